@@ -1,0 +1,188 @@
+"""The points on which a function is known, and the weights that integrate over them (Appendix B.1).
+
+Weights are tensor products of one-dimensional rules.
+# Paper: Delta x_k is a product of coordinate differences of consecutive points, zero at most steps of a 2-d grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from operformer.domain.quadrature import trapezoidal_weights
+from operformer.errors import UsageError
+
+Bounds = tuple[tuple[float, float], ...]
+Kind = Literal["nodes", "cells", "periodic", "rectilinear", "scattered"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Grid:
+    """Points x_i in a box D and non-negative weights w_i, so that sum_i w_i u(x_i) stands for the integral of u over D.
+
+    Make one with `Grid.uniform`, `Grid.rectilinear` or `Grid.scattered`. ``axes`` and ``axis_weights`` hold the factors
+    of a tensor product; scattered points have none. ``has_equal_weights`` is known without looking at the values.
+    """
+
+    points: Tensor  # (*shape, d), float64
+    weights: Tensor  # (*shape), float64
+    bounds: Bounds
+    kind: Kind
+    axes: tuple[Tensor, ...] | None
+    axis_weights: tuple[Tensor, ...]
+    has_equal_weights: bool
+
+    @staticmethod
+    def uniform(
+        shape: int | Sequence[int],
+        bounds: Sequence[Sequence[float]] | None = None,
+        kind: Literal["nodes", "cells", "periodic"] = "nodes",
+    ) -> Grid:
+        """Equispaced points: "nodes" hold both ends (trapezoid), "cells" are midpoints, "periodic" leaves the upper end out.
+
+        ``bounds`` is one (lower, upper) per axis; None is the unit cube.
+        """
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        box = _checked_bounds(bounds, len(sizes))
+        if kind not in ("nodes", "cells", "periodic"):
+            raise UsageError(f'kind must be "nodes", "cells" or "periodic": got {kind!r}')
+        if not sizes or any(n < 1 for n in sizes) or min(sizes) < 2:
+            raise UsageError(f"a grid needs at least two points along each axis: got {sizes}")
+        axes, axis_weights = [], []
+        for n, (lower, upper) in zip(sizes, box, strict=True):
+            if kind == "nodes":
+                axis = torch.linspace(lower, upper, n, dtype=torch.float64)
+                axis_weights.append(trapezoidal_weights(axis))
+            else:
+                offset = 0.5 if kind == "cells" else 0.0
+                axis = lower + (upper - lower) * (torch.arange(n, dtype=torch.float64) + offset) / n
+                axis_weights.append(torch.full((n,), (upper - lower) / n, dtype=torch.float64))
+            axes.append(axis)
+        return _tensor_product(axes, axis_weights, box, kind, has_equal_weights=kind != "nodes")
+
+    @staticmethod
+    def rectilinear(*axes: Tensor | Sequence[float]) -> Grid:
+        """The tensor product of axes with any spacing, in any order; trapezoidal weights; D reaches from end to end."""
+        if not axes:
+            raise UsageError("a rectilinear grid needs at least one axis: got none")
+        given = [torch.as_tensor(axis, dtype=torch.float64) for axis in axes]
+        for k, axis in enumerate(given):
+            if axis.ndim != 1 or len(axis) < 2:
+                raise UsageError(f"axis {k} needs at least two values in one row: got shape {tuple(axis.shape)}")
+            if not bool(torch.isfinite(axis).all()):
+                raise UsageError(f"axis {k} holds values that are not finite; remove them")
+            if len(torch.unique(axis)) < len(axis):
+                raise UsageError(f"axis {k} holds a value twice; keep one of each")
+        box = tuple((float(axis.min()), float(axis.max())) for axis in given)
+        return _tensor_product(given, [trapezoidal_weights(axis) for axis in given], box, "rectilinear", False)
+
+    @staticmethod
+    def scattered(
+        points: Tensor | Sequence[Sequence[float]],
+        weights: Tensor | Sequence[float] | None = None,
+        bounds: Sequence[Sequence[float]] | None = None,
+    ) -> Grid:
+        """Points (N, d) in any order. Weights (N,) are taken as they are; None means equal ones (Monte Carlo).
+
+        ``bounds=None`` is the unit cube: the domain belongs to the problem, not to where points happen to lie.
+        """
+        given = torch.as_tensor(points, dtype=torch.float64)
+        if given.ndim != 2 or given.shape[1] == 0:
+            raise UsageError(f"scattered points must be (N, d): got shape {tuple(given.shape)}")
+        count, dim = given.shape
+        if count < 2:
+            raise UsageError(f"a grid needs at least two points: got {count}")
+        box = _checked_bounds(bounds, dim)
+        _check_inside(given, box)
+        if weights is None:
+            volume = prod(upper - lower for lower, upper in box)
+            taken = torch.full((count,), volume / count, dtype=torch.float64, device=given.device)
+        else:
+            taken = torch.as_tensor(weights, dtype=torch.float64, device=given.device)
+            if taken.shape != (count,):
+                raise UsageError(f"weights must be ({count},), one for each point: got shape {tuple(taken.shape)}")
+            check_weights(taken)
+        return Grid(given, taken, box, "scattered", None, (), has_equal_weights=weights is None)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a function's values on this grid, channels aside."""
+        return tuple(self.weights.shape)
+
+    @property
+    def dim(self) -> int:
+        """The dimension d of D."""
+        return self.points.shape[-1]
+
+    @property
+    def n_axes(self) -> int:
+        """How many axes the values have: d for tensor products, one for scattered points."""
+        return self.weights.ndim
+
+    @property
+    def volume(self) -> float:
+        """|D|, the volume of the box."""
+        return prod(upper - lower for lower, upper in self.bounds)
+
+    def to(self, device: torch.device | str) -> Grid:
+        """The same grid, its tensors on another device."""
+        return Grid(
+            self.points.to(device),
+            self.weights.to(device),
+            self.bounds,
+            self.kind,
+            None if self.axes is None else tuple(axis.to(device) for axis in self.axes),
+            tuple(weights.to(device) for weights in self.axis_weights),
+            self.has_equal_weights,
+        )
+
+    def __repr__(self) -> str:
+        box = " x ".join(f"[{lower:g}, {upper:g}]" for lower, upper in self.bounds)
+        return f"Grid({self.kind}, {' x '.join(map(str, self.shape))} points in {box})"
+
+
+def check_weights(weights: Tensor) -> None:
+    """Refuse weights that are no measure: negative, not finite, or all zero."""
+    if not bool(torch.isfinite(weights).all()):
+        raise UsageError("weights must be finite: got NaN or infinity; remove those points or mend their weights")
+    if bool((weights < 0).any()):
+        raise UsageError(f"weights must not be negative: got {float(weights.min()):g}; a point to leave out has weight 0")
+    if not bool((weights > 0).any(-1).all()):
+        raise UsageError("weights must not all be zero: nothing would be left to average over")
+
+
+def _tensor_product(
+    axes: list[Tensor], axis_weights: list[Tensor], bounds: Bounds, kind: Kind, has_equal_weights: bool
+) -> Grid:
+    points = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
+    weights = axis_weights[0]
+    for factor in axis_weights[1:]:
+        weights = weights.unsqueeze(-1) * factor
+    return Grid(points, weights, bounds, kind, tuple(axes), tuple(axis_weights), has_equal_weights)
+
+
+def _checked_bounds(bounds: Sequence[Sequence[float]] | None, dim: int) -> Bounds:
+    if bounds is None:
+        return ((0.0, 1.0),) * dim
+    if len(bounds) != dim or any(not isinstance(pair, Sequence) or len(pair) != 2 for pair in bounds):
+        raise UsageError(f"bounds must be one (lower, upper) for each of {dim} axes: got {bounds!r}")
+    box = tuple((float(pair[0]), float(pair[1])) for pair in bounds)
+    if not all(-float("inf") < lower < upper < float("inf") for lower, upper in box):
+        raise UsageError(f"bounds must be finite and grow from lower to upper: got {box}")
+    return box
+
+
+def _check_inside(points: Tensor, bounds: Bounds) -> None:
+    box = torch.tensor(bounds, dtype=torch.float64, device=points.device)
+    # Written so that NaN counts as outside.
+    inside = ((points >= box[:, 0]) & (points <= box[:, 1])).all(-1)
+    if not bool(inside.all()):
+        first = int((~inside).nonzero()[0])
+        raise UsageError(
+            f"point {first} = {points[first].tolist()} lies outside the bounds {bounds}; pass bounds= that hold every point"
+        )

@@ -1,0 +1,158 @@
+"""Quadrature: weights, the inner product and the norms of L2(D) and H1(D) (Section 2, Appendix B.1).
+
+A function is a tensor of values ``(..., channels, *shape)`` on the points of a grid. One set of weights serves attention,
+losses and metrics alike, so that every one of them converges to the same integral.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from scipy.spatial import ConvexHull, QhullError, Voronoi
+from torch import Tensor
+
+from operformer.errors import UsageError
+
+if TYPE_CHECKING:
+    from operformer.domain.grid import Bounds, Grid
+
+
+def trapezoidal_weights(axis: Tensor) -> Tensor:
+    """w_i = (x_{i+1} - x_{i-1}) / 2, half as much at the ends (equations riemann_expect and riemann_p).
+
+    The points may come in any order: each keeps the weight it has among the sorted ones.
+    """
+    order = torch.argsort(axis)
+    gaps = torch.diff(axis[order])
+    weights = torch.zeros_like(axis)
+    weights[order[1:]] += gaps / 2
+    weights[order[:-1]] += gaps / 2
+    return weights
+
+
+def voronoi_weights(points: Tensor, bounds: Bounds | None = None) -> Tensor:
+    """w_i = |{y in D: y is nearer to x_i than to any other point}|, for points (N, d) in a box, d = 1, 2, 3.
+
+    ``bounds=None`` is the unit cube. Points that coincide share their cell equally.
+    """
+    points = torch.as_tensor(points, dtype=torch.float64)
+    if points.ndim != 2 or points.shape[1] not in (1, 2, 3) or len(points) < 2:
+        raise UsageError(f"Voronoi weights need points (N, d), N >= 2, d = 1, 2, 3: got {tuple(points.shape)}")
+    box = np.asarray(bounds if bounds is not None else [(0.0, 1.0)] * points.shape[1], dtype=float)
+    array = points.detach().cpu().numpy()
+    if not np.isfinite(array).all() or (array < box[:, 0]).any() or (array > box[:, 1]).any():
+        raise UsageError(f"Voronoi weights need finite points inside the bounds {box.tolist()}; pass bounds=")
+    distinct, cell_of, copies = np.unique(array, axis=0, return_inverse=True, return_counts=True)
+    cells = _interval_lengths(distinct[:, 0], box[0]) if len(box) == 1 else _cell_volumes(distinct, box)
+    shared = (cells / copies)[cell_of.reshape(-1)]
+    return torch.from_numpy(shared).to(points.device)
+
+
+def inner_product(u: Tensor, v: Tensor, grid: Grid) -> Tensor:
+    """<u, v> = sum_i w_i u(x_i) . v(x_i), the inner product of L2(D; R^c): (..., c, *shape) twice -> (...)."""
+    _check_values(u, grid)
+    _check_values(v, grid)
+    over = tuple(range(-grid.n_axes - 1, 0))
+    return (u * v * grid.weights.to(u)).sum(over)
+
+
+def l2_norm(u: Tensor, grid: Grid) -> Tensor:
+    """||u||_{L2(D)}: (..., c, *shape) -> (...)."""
+    return inner_product(u, u, grid).sqrt()
+
+
+def h1_norm(u: Tensor, grid: Grid) -> Tensor:
+    """(||u||^2 + ||grad u||^2)^(1/2), in L2(D): (..., c, *shape) -> (...).
+
+    The gradient is the difference along each edge of the grid, integrated by the midpoint rule over the edges: second
+    order, and unlike central differences it sees a checkerboard. Scattered points have no edges and are refused.
+    """
+    return (inner_product(u, u, grid) + h1_seminorm_squared(u, grid)).sqrt()
+
+
+def h1_seminorm_squared(u: Tensor, grid: Grid) -> Tensor:
+    """||grad u||^2 in L2(D): (..., c, *shape) -> (...)."""
+    _check_values(u, grid)
+    if grid.axes is None:
+        raise UsageError(
+            "the H1 norm needs neighbouring points: got scattered points, which have none; use the L2 norm, or a "
+            "uniform or rectilinear grid"
+        )
+    total = u.new_zeros(())
+    for k in range(grid.dim):
+        position = k - grid.dim
+        values, steps, lengths = _edges(u, grid, k)
+        slope_squared = (values / _along(steps.to(u), position)).square()
+        integrand = slope_squared * _along(lengths.to(u), position)
+        for other, weights in enumerate(grid.axis_weights):
+            if other != k:
+                integrand = integrand * _along(weights.to(u), other - grid.dim)
+        total = total + integrand.sum(tuple(range(-grid.dim - 1, 0)))
+    return total
+
+
+def _edges(u: Tensor, grid: Grid, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Differences of u along axis k, the step across each edge, and the length that each edge stands for."""
+    if grid.axes is None:
+        raise UsageError("scattered points have no edges")
+    axis, position = grid.axes[k], k - grid.dim
+    if grid.kind == "periodic":
+        step = (grid.bounds[k][1] - grid.bounds[k][0]) / len(axis)
+        steps = torch.full_like(axis, step)
+        return torch.roll(u, -1, position) - u, steps, steps
+    order = torch.argsort(axis)
+    if not torch.equal(order, torch.arange(len(axis), device=axis.device)):
+        axis, u = axis[order], u.index_select(position, order.to(u.device))
+    steps = torch.diff(axis)
+    lengths = steps.clone()
+    # The outermost edges also stand for what lies between the outermost points and the boundary (half a cell).
+    lengths[0] += axis[0] - grid.bounds[k][0]
+    lengths[-1] += grid.bounds[k][1] - axis[-1]
+    return torch.diff(u, dim=position), steps, lengths
+
+
+def _along(vector: Tensor, position: int) -> Tensor:
+    """The vector as a tensor that broadcasts along the axis ``position`` (negative)."""
+    return vector.reshape(-1, *[1] * (-position - 1))
+
+
+def _check_values(u: Tensor, grid: Grid) -> None:
+    if u.ndim < grid.n_axes + 1 or tuple(u.shape[-grid.n_axes :]) != grid.shape:
+        raise UsageError(
+            f"values must be (..., channels, {', '.join(map(str, grid.shape))}) on this grid: got {tuple(u.shape)}"
+        )
+
+
+def _interval_lengths(points: np.ndarray, box: np.ndarray) -> np.ndarray:
+    faces = np.concatenate([box[:1], (points[1:] + points[:-1]) / 2, box[1:]])
+    return np.diff(faces)
+
+
+def _cell_volumes(points: np.ndarray, box: np.ndarray) -> np.ndarray:
+    """Cells clipped to the box: mirror images of the points across its faces make the faces cell boundaries."""
+    lower, extent = box[:, 0], box[:, 1] - box[:, 0]
+    # In the unit cube; points on a face move inside by 1e-9, so that they do not coincide with their own image.
+    inside = np.clip((points - lower) / extent, 1e-9, 1 - 1e-9)
+    # Scaling changes what "nearest" means unless every axis is scaled alike.
+    inside = inside * extent / extent.max()
+    size = extent / extent.max()
+    images = [inside]
+    for k in range(len(box)):
+        for face in (0.0, size[k]):
+            image = inside.copy()
+            image[:, k] = 2 * face - image[:, k]
+            images.append(image)
+    try:
+        diagram = Voronoi(np.concatenate(images))
+        corners = [diagram.vertices[diagram.regions[r]] for r in diagram.point_region[: len(points)]]
+        volumes = np.array([_polytope_volume(c) for c in corners])
+    except QhullError as error:
+        raise UsageError(f"Voronoi weights: the points are too close to degenerate ({str(error).split()[0]})") from None
+    # Qhull joggles degenerate cells by about 1e-10; the cells fill the box exactly.
+    return volumes * (np.prod(extent) / volumes.sum())
+
+
+def _polytope_volume(corners: np.ndarray) -> float:
+    return float(ConvexHull(corners, qhull_options="QJ Pp").volume)

@@ -1,0 +1,36 @@
+"""The ways in which things go wrong, each with the exit code of the command line.
+
+Every message is one line: what was expected, what came, what to do.
+"""
+
+from typing import ClassVar
+
+
+class OperformerError(Exception):
+    """An error the user can do something about."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(OperformerError, ValueError):
+    """A wrong argument, option, shape, dtype, device or grid."""
+
+    exit_code = 2
+
+
+class DataError(OperformerError, ValueError):
+    """A file, data set or checkpoint that is missing, damaged or not what it claims to be."""
+
+    exit_code = 3
+
+
+class DivergedError(OperformerError, ArithmeticError):
+    """Numbers that stopped being numbers."""
+
+    exit_code = 4
+
+
+class ResourceError(OperformerError, RuntimeError):
+    """No disk, memory or device."""
+
+    exit_code = 5

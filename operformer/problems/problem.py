@@ -1,0 +1,78 @@
+"""What a problem is: a law of pairs (u, z) that can be read at any resolution (Section 6)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from operformer.domain import Grid
+from operformer.errors import UsageError
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Pairs of functions on one grid: inputs u (count, in_channels, *shape) and outputs z (count, out_channels, *shape)."""
+
+    u: Tensor
+    z: Tensor
+    grid: Grid
+
+    def __post_init__(self) -> None:
+        for name, values in (("u", self.u), ("z", self.z)):
+            if tuple(values.shape[2:]) != self.grid.shape:
+                expected = ", ".join(map(str, self.grid.shape))
+                raise UsageError(f"{name} must be (count, channels, {expected}): got {tuple(values.shape)}")
+        if len(self.u) != len(self.z):
+            raise UsageError(f"u and z must hold as many samples as each other: got {len(self.u)} and {len(self.z)}")
+
+    def __len__(self) -> int:
+        return len(self.u)
+
+    def __getitem__(self, index: slice | Tensor) -> Samples:
+        return Samples(self.u[index], self.z[index], self.grid)
+
+
+class Problem(ABC):
+    """A measure on inputs u and the operator that maps each to its output z.
+
+    Subclasses are frozen dataclasses whose fields are the constants of the law; they never know the network.
+    """
+
+    in_channels: int
+    out_channels: int
+
+    @abstractmethod
+    def sample(
+        self,
+        count: int,
+        resolution: int | Grid,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        first: int = 0,
+    ) -> Samples:
+        """Draw the pairs first, ..., first + count - 1 of the measure, read on the grid of the given resolution.
+
+        The same seed is the same draw at every resolution, on every device and for every count. A `Grid` in place of
+        the resolution reads the draw there.
+        """
+
+    @abstractmethod
+    def grid(self, resolution: int) -> Grid:
+        """The uniform grid of a resolution."""
+
+
+def stream(seed: int, index: int) -> np.random.Generator:
+    """The random numbers of one draw: they depend on the seed and on the draw's index, on nothing else."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, index])))
+
+
+def check_draws(count: int, seed: int, first: int) -> None:
+    """Refuse what cannot be counted or seeded."""
+    if count < 1:
+        raise UsageError(f"count must be at least 1: got {count}")
+    if seed < 0 or first < 0:
+        raise UsageError(f"seed and first must not be negative: got {seed} and {first}")
