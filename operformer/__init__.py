@@ -1,3 +1,18 @@
 """Transformers that act on functions: continuum attention and the neural operators built on it."""
 
+from operformer.domain import Grid, voronoi_weights
+from operformer.operators import TNO, Operator, Transformer, UniversalTNO, attention, load, set_precision
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "TNO",
+    "Grid",
+    "Operator",
+    "Transformer",
+    "UniversalTNO",
+    "attention",
+    "load",
+    "set_precision",
+    "voronoi_weights",
+]

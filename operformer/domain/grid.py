@@ -43,7 +43,7 @@ class Grid:
         bounds: Sequence[Sequence[float]] | None = None,
         kind: Literal["nodes", "cells", "periodic"] = "nodes",
     ) -> Grid:
-        """Equispaced points: "nodes" hold both ends (trapezoid), "cells" are midpoints, "periodic" leaves the upper end out.
+        """Equispaced points: "nodes" hold both ends (trapezoid), "cells" are midpoints, "periodic" has no upper end.
 
         ``bounds`` is one (lower, upper) per axis; None is the unit cube.
         """
@@ -151,7 +151,9 @@ def check_weights(weights: Tensor) -> None:
     if not bool(torch.isfinite(weights).all()):
         raise UsageError("weights must be finite: got NaN or infinity; remove those points or mend their weights")
     if bool((weights < 0).any()):
-        raise UsageError(f"weights must not be negative: got {float(weights.min()):g}; a point to leave out has weight 0")
+        raise UsageError(
+            f"weights must not be negative: got {float(weights.min()):g}; a point to leave out has weight 0"
+        )
     if not bool((weights > 0).any(-1).all()):
         raise UsageError("weights must not all be zero: nothing would be left to average over")
 
@@ -184,5 +186,5 @@ def _check_inside(points: Tensor, bounds: Bounds) -> None:
     if not bool(inside.all()):
         first = int((~inside).nonzero()[0])
         raise UsageError(
-            f"point {first} = {points[first].tolist()} lies outside the bounds {bounds}; pass bounds= that hold every point"
+            f"point {first} = {points[first].tolist()} lies outside the bounds {bounds}; pass bounds= that hold all"
         )

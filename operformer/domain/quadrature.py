@@ -1,7 +1,7 @@
 """Quadrature: weights, the inner product and the norms of L2(D) and H1(D) (Section 2, Appendix B.1).
 
-A function is a tensor of values ``(..., channels, *shape)`` on the points of a grid. One set of weights serves attention,
-losses and metrics alike, so that every one of them converges to the same integral.
+A function is a tensor of values ``(..., channels, *shape)`` on the points of a grid. One set of weights serves
+attention, losses and metrics alike, so that every one of them converges to the same integral.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from operformer.errors import UsageError
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Pairs of functions on one grid: inputs u (count, in_channels, *shape) and outputs z (count, out_channels, *shape)."""
+    """Pairs of functions on one grid: u (count, in_channels, *shape) and z (count, out_channels, *shape)."""
 
     u: Tensor
     z: Tensor

@@ -1,0 +1,73 @@
+"""Files that are whole or not there: written beside, flushed to disk, renamed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from operformer.errors import DataError, ResourceError
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Put the content at the path in one step: a reader sees the old file or the new one, never a part."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(beside, 0o666 & ~_umask())
+            os.replace(beside, path)
+        except BaseException:
+            Path(beside).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ResourceError(f"cannot write {path}: {_reason(error)}; what was there before is untouched") from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Put a value at the path as JSON; NaN and infinity are refused, since JSON has none."""
+    write_bytes(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file that has to be there."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {_reason(error)}") from None
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file that has to be there."""
+    try:
+        return json.loads(read_bytes(path))
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: {error}") from None
+
+
+def flush_folder(folder: Path) -> None:
+    """Make the renames inside a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return "the disk is full"
+    return (error.strerror or str(error)).lower()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,153 @@
+"""Continuum attention (Section 2, Definitions 1-8) and its multi-head form (equation multihead1)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from operformer.domain.grid import check_weights
+from operformer.errors import UsageError
+
+# The logarithm that stands for weight zero: exp(-30000) is zero in every format, and fp16 can still hold the number.
+ABSENT = -30000.0
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | None = None, scale: float = 1.0) -> Tensor:
+    """E_{y ~ q(.; u, v, x)}[V v(y)], q(y) ~ w(y) exp(scale <Q u(x), K v(y)>) (Definitions 4 and 8).
+
+    Adding log w before the softmax turns its sums into the quadrature rule w; equal weights give Definitions 2 and 6.
+    Shapes: (..., n, d_k), (..., m, d_k), (..., m, d_v), weights (..., m) or (m,) -> (..., n, d_v). A point of weight
+    zero is absent. Memory grows linearly with n and m. Half-precision inputs give a float32 output: averages tolerate
+    rounding, what is kept point by point does not.
+    """
+    _check_shapes(query, key, value, weights)
+    if weights is None:
+        return attend(query, key, value, None, scale)
+    check_weights(weights)
+    return attend(query, key, value, log_density(weights), scale)
+
+
+def log_density(weights: Tensor) -> Tensor:
+    """log w, up to a constant that the softmax does not see: its largest value is 0, so equal weights are exact."""
+    weights = weights.double()
+    positive = weights > 0
+    logarithm = torch.where(positive, weights, 1.0).log()
+    largest = torch.where(positive, logarithm, -torch.inf).amax(-1, keepdim=True)
+    return torch.where(positive, logarithm - largest, ABSENT)
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None, scale: float) -> Tensor:
+    """`attention` for weights that were checked and turned into `log_density` before: no look at values.
+
+    log w is a rank-one bias: q' = [scale q, 1] and k' = [k, log w] make weighted attention plain, so that every fused
+    kernel applies. These want four axes and one head size for query, key and value; hence the padding with zeros.
+    """
+    leading = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    query = query * scale
+    if log_weights is not None:
+        bias = _as_channels(log_weights.unsqueeze(-1), key.dtype)
+        query = torch.cat([query, query.new_ones(1).expand(*query.shape[:-1], bias.shape[-1])], -1)
+        key = torch.cat([key, bias.to(key.device).expand(*key.shape[:-1], -1)], -1)
+    channels = value.shape[-1]
+    width = -(-max(query.shape[-1], channels) // 8) * 8
+    inputs = [_four_axes(t, leading, width) for t in (query, key, value)]
+    if query.dtype in _HALF and query.device.type == "cpu":
+        # CPUs gain nothing from half precision: round the inputs, average in float32.
+        inputs = [t.float() for t in inputs]
+    average = scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], scale=1.0)[..., :channels]
+    if average.dtype in _HALF:
+        average = average.float()
+    return average.reshape(*leading, *average.shape[-2:])
+
+
+class MultiHeadAttention(nn.Module):
+    """W_MultiHead (A(v; Q_1, K_1, V_1), ..., A(v; Q_H, K_H, V_H)) with d_K = d_model / H (equation multihead1).
+
+    ``average_dtype`` is the precision of query, key and value inside the average (see `set_precision`).
+    """
+
+    def __init__(self, channels: int, n_heads: int) -> None:
+        super().__init__()
+        check_heads(channels, n_heads)
+        self.n_heads = n_heads
+        # Paper: <Qu, Kv>. Divided by sqrt(d_K), as in the authors' code: the same functions, from a better start.
+        self.scale = (channels // n_heads) ** -0.5
+        self.average_dtype: torch.dtype | None = None
+        self.query = nn.Linear(channels, channels)
+        self.key = nn.Linear(channels, channels)
+        self.value = nn.Linear(channels, channels)
+        self.merge = nn.Linear(channels, channels)
+
+    def forward(self, v: Tensor, log_weights: Tensor | None, source: Tensor | None = None) -> Tensor:
+        """Self-attention of v (batch, n, c), or its cross-attention to ``source`` (batch, m, c).
+
+        ``log_weights`` (m,) or (batch, m) belong to what is attended to.
+        """
+        source = v if source is None else source
+        query, key, value = (self._split(t) for t in (self.query(v), self.key(source), self.value(source)))
+        if log_weights is not None and log_weights.ndim == 2:
+            log_weights = log_weights.unsqueeze(1)
+        average = attend(query, key, value, log_weights, self.scale)
+        return self.merge(average.to(v.dtype).transpose(-3, -2).flatten(-2))
+
+    def _split(self, t: Tensor) -> Tensor:
+        t = t if self.average_dtype is None else t.to(self.average_dtype)
+        return t.unflatten(-1, (self.n_heads, -1)).transpose(-3, -2)
+
+
+class SelfAttention(nn.Module):
+    """A(v; Q, K, V)(x) = E_{y ~ p(y; v, x)}[V v(y)] (Definition 4): one head, no merge, no bias, as in Section 5."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(channels, channels, bias=False)
+        self.key = nn.Linear(channels, channels, bias=False)
+        self.value = nn.Linear(channels, channels, bias=False)
+
+    def forward(self, v: Tensor, log_weights: Tensor | None, source: Tensor | None = None) -> Tensor:
+        """Self-attention of v (batch, n, c), or its cross-attention to ``source`` (batch, m, c)."""
+        source = v if source is None else source
+        return attend(self.query(v), self.key(source), self.value(source), log_weights, 1.0)
+
+
+def check_heads(channels: int, n_heads: int) -> None:
+    """Refuse a number of heads that does not divide the channels, and name those that do."""
+    if n_heads >= 1 and channels >= 1 and channels % n_heads == 0:
+        return
+    divisors = [h for h in range(1, max(channels, 1) + 1) if channels % h == 0]
+    near = sorted(sorted(divisors, key=lambda h: abs(h - n_heads))[:2])
+    remedy = f"try {' or '.join(map(str, near))}" if near else "give more channels"
+    raise UsageError(f"n_heads must divide hidden_channels: got {n_heads} and {channels}; {remedy}")
+
+
+def _as_channels(bias: Tensor, dtype: torch.dtype) -> Tensor:
+    """The bias as key channels: one, or in half precision two, whose sum has twice the digits (one is off by 3 %)."""
+    coarse = bias.to(dtype)
+    if dtype not in _HALF:
+        return coarse
+    return torch.cat([coarse, (bias - coarse.to(bias.dtype)).to(dtype)], -1)
+
+
+def _four_axes(t: Tensor, leading: torch.Size, width: int) -> Tensor:
+    t = pad(t, (0, width - t.shape[-1]))
+    t = t.expand(*leading, *t.shape[-2:])
+    outer = leading[0] if leading else 1
+    return t.reshape(outer, -1, *t.shape[-2:])
+
+
+def _check_shapes(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | None) -> None:
+    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise UsageError(f"attention needs (..., points, channels): got {shapes}")
+    if query.shape[-1] != key.shape[-1]:
+        raise UsageError(f"query and key must have as many channels as each other: got {shapes}")
+    if key.shape[-2] != value.shape[-2]:
+        raise UsageError(f"key and value must live on the same points: got {shapes}")
+    if not query.dtype == key.dtype == value.dtype:
+        raise UsageError(
+            f"query, key and value must share a dtype: got {query.dtype}, {key.dtype}, {value.dtype}; cast them"
+        )
+    if weights is not None and (weights.ndim < 1 or weights.shape[-1] != key.shape[-2]):
+        raise UsageError(f"weights must be (..., {key.shape[-2]}), one for each key: got {tuple(weights.shape)}")

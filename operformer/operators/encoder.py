@@ -1,0 +1,131 @@
+"""The encoder E_L and the operator G = T_out o E_L o T_in (Section 4.1, equations recurrence_enc_def to NN).
+
+Inside an operator the channels come last: a latent function v is (batch, points, channels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class EncoderLayer(nn.Module):
+    """v <- LayerNorm(W_1 v + A(v));  v <- LayerNorm(W_2 v + W_3 f(W_4 v + b_1) + b_2) (equation recurrence_enc_def).
+
+    The attention is passed in: whatever maps (v, measure, source) to a function on the points of v. W_1 and W_2 are the
+    identity, as in the paper's experiments, unless ``learnable_skips``. Without ``normalised`` it is Section 5's layer.
+    """
+
+    def __init__(
+        self, attention: nn.Module, channels: int, learnable_skips: bool = False, normalised: bool = True
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.skip_1 = nn.Linear(channels, channels, bias=False) if learnable_skips else nn.Identity()
+        self.norm_1 = nn.LayerNorm(channels) if normalised else nn.Identity()
+        self.skip_2 = nn.Linear(channels, channels, bias=False) if learnable_skips else nn.Identity()
+        self.norm_2 = nn.LayerNorm(channels) if normalised else nn.Identity()
+        self.feed_forward = two_layers(channels, channels, channels)
+
+    def forward(self, v: Tensor, measure: Any, source: Tensor | None = None) -> Tensor:
+        """The next v. ``measure`` is what the attention knows of the grid, ``source`` what it attends to (None: v)."""
+        v = self.norm_1(self.skip_1(v) + self.attention(v, measure, source))
+        return self.norm_2(self.skip_2(v) + self.feed_forward(v))
+
+
+class Composition(nn.Module):
+    """G = T_out o E_L o T_in (equation transformer_operator_compact).
+
+    ``lift`` maps (u, x) to v, ``head`` maps (v, x) to z, both at each point by itself.
+    """
+
+    def __init__(self, lift: nn.Module, layers: Sequence[EncoderLayer], head: nn.Module) -> None:
+        super().__init__()
+        self.lift = lift
+        self.layers = nn.ModuleList(layers)
+        self.head = head
+
+    def forward(self, u: Tensor, x: Tensor, measure: Any, query: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """z on the points x of u (batch, n, in_channels), or on those of ``query`` = (the input there, its points).
+
+        Self-attention is cross-attention of a function with itself, so the layers that act on the points of u also act
+        on any other points, which attend to those of u (Definition 8): the same function, read elsewhere.
+        """
+        v = self.lift(u, x)
+        if query is None:
+            for layer in self.layers:
+                v = layer(v, measure)
+            return self.head(v, x)
+        elsewhere = self.lift(*query)
+        for depth, layer in enumerate(self.layers):
+            elsewhere = layer(elsewhere, measure, v)
+            if depth + 1 < len(self.layers):
+                v = layer(v, measure)
+        return self.head(elsewhere, query[1])
+
+
+class PointwiseLift(nn.Module):
+    """T_in(u)(x) = W_in (u(x), x) (equation concat)."""
+
+    def __init__(self, in_channels: int, dim: int, hidden_channels: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_channels + dim, hidden_channels)
+
+    def forward(self, u: Tensor, x: Tensor) -> Tensor:
+        """(batch, n, in_channels), (n, d) -> (batch, n, hidden_channels)."""
+        return self.linear(_with_points(u, x))
+
+
+class InitialLift(nn.Module):
+    """W_in (u(t), t) for t > 0 and W_in0 (u(0), u_0, 0) at t = 0 (Section 6.1, Lorenz 63 with y(0) and z(0)).
+
+    The last ``initial_channels`` channels of the input hold u_0, the same at every t; they are read at the point t = 0.
+    """
+
+    def __init__(self, in_channels: int, dim: int, hidden_channels: int, initial_channels: int) -> None:
+        super().__init__()
+        self.initial_channels = initial_channels
+        self.linear = nn.Linear(in_channels - initial_channels + dim, hidden_channels)
+        self.initial = nn.Linear(in_channels + dim, hidden_channels)
+
+    def forward(self, u: Tensor, x: Tensor) -> Tensor:
+        """(batch, n, in_channels), (n, d) -> (batch, n, hidden_channels)."""
+        later = self.linear(_with_points(u[..., : -self.initial_channels], x))
+        at_start = self.initial(_with_points(u, x))
+        return torch.where((x == 0).all(-1, keepdim=True), at_start, later)
+
+
+class PointwiseHead(nn.Module):
+    """T_out(v)(x) = W_out v(x)."""
+
+    def __init__(self, hidden_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(hidden_channels, out_channels)
+
+    def forward(self, v: Tensor, x: Tensor) -> Tensor:
+        """(batch, n, hidden_channels) -> (batch, n, out_channels); x is not looked at."""
+        return self.linear(v)
+
+
+class TwoLayerMap(nn.Module):
+    """R_2 f(R_1 (u(x), x) + b) + b', the T_in and T_out of Section 5."""
+
+    def __init__(self, in_channels: int, dim: int, hidden_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.network = two_layers(in_channels + dim, hidden_channels, out_channels)
+
+    def forward(self, u: Tensor, x: Tensor) -> Tensor:
+        """(batch, n, in_channels), (n, d) -> (batch, n, out_channels)."""
+        return self.network(_with_points(u, x))
+
+
+def two_layers(in_channels: int, hidden_channels: int, out_channels: int) -> nn.Sequential:
+    """W_3 f(W_4 v + b_1) + b_2 with f = GELU, smooth and not a polynomial (equation NN)."""
+    return nn.Sequential(nn.Linear(in_channels, hidden_channels), nn.GELU(), nn.Linear(hidden_channels, out_channels))
+
+
+def _with_points(u: Tensor, x: Tensor) -> Tensor:
+    return torch.cat([u, x.expand(*u.shape[:-1], -1)], -1)

@@ -1,0 +1,104 @@
+"""What every operator has in common: `z = operator(u, grid)`, physical units in and out, safe files (Section 4.1)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from operformer.domain import Grid
+from operformer.errors import UsageError
+from operformer.files import write_bytes, write_json
+
+
+class Operator(nn.Module, ABC):
+    """A map between function spaces, u (batch, in_channels, *shape) on a grid to z (batch, out_channels, *shape).
+
+    The input is normalised by buffers that travel with the weights, and the output is brought back to physical units;
+    fresh from its constructor an operator has mean 0, scale 1 and the coordinates as they are. ``settings`` are the
+    constructor's arguments, from which `operformer.load` builds it again.
+    """
+
+    input_mean: Tensor
+    input_scale: Tensor
+    output_mean: Tensor
+    output_scale: Tensor
+    domain_lower: Tensor
+    domain_extent: Tensor
+
+    def __init__(self, dim: int, in_channels: int, out_channels: int, settings: dict[str, Any]) -> None:
+        super().__init__()
+        if dim not in (1, 2, 3):
+            raise UsageError(f"dim must be 1, 2 or 3: got {dim!r}")
+        for name, value in settings.items():
+            if name.endswith("channels") or name == "n_layers":
+                _check_count(name, value, least=0 if name == "initial_channels" else 1)
+        self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
+        self.settings = settings
+        self.register_buffer("input_mean", torch.zeros(in_channels))
+        self.register_buffer("input_scale", torch.ones(in_channels))
+        self.register_buffer("output_mean", torch.zeros(out_channels))
+        self.register_buffer("output_scale", torch.ones(out_channels))
+        self.register_buffer("domain_lower", torch.zeros(dim))
+        self.register_buffer("domain_extent", torch.ones(dim))
+
+    @abstractmethod
+    def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
+        """The operator in normalised units, channels first, on values and grids that were checked."""
+
+    def forward(self, u: Tensor, grid: Grid | None = None, query: Grid | None = None) -> Tensor:
+        """z on the points of ``grid`` (None: equispaced nodes of the unit cube), or on those of ``query``."""
+        grid = self._checked(u, grid)
+        if query is not None and query.dim != self.dim:
+            raise UsageError(f"the query grid must have dimension {self.dim}: got {query.dim}")
+        u = (u - _channelwise(self.input_mean, grid.n_axes)) / _channelwise(self.input_scale, grid.n_axes)
+        z = self.transform(u, grid, query)
+        n_axes = z.ndim - 2
+        return z * _channelwise(self.output_scale, n_axes) + _channelwise(self.output_mean, n_axes)
+
+    def position(self, grid: Grid) -> Tensor:
+        """The coordinates of the points (N, d), the domain the operator was trained on mapped to [0, 1]^d."""
+        x = grid.points.reshape(-1, self.dim).to(self.domain_lower.device)
+        return ((x - self.domain_lower) / self.domain_extent).to(self.domain_lower.dtype)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write ``model.safetensors`` and ``config.json``; nothing in them can run."""
+        folder = Path(folder)
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        write_bytes(folder / "model.safetensors", save(weights))
+        write_json(folder / "config.json", {"operator": type(self).__name__, "settings": self.settings})
+
+    def _checked(self, u: Tensor, grid: Grid | None) -> Grid:
+        n_axes = self.dim if grid is None else grid.n_axes
+        axes = ", ".join(["*"] * n_axes if grid is None else map(str, grid.shape))
+        if u.ndim != n_axes + 2 or u.shape[1] != self.in_channels:
+            raise UsageError(f"u must be (batch, {self.in_channels}, {axes}), channels first: got {tuple(u.shape)}")
+        if u.dtype != self.input_mean.dtype or u.device != self.input_mean.device:
+            raise UsageError(
+                f"u must be {_name(self.input_mean)} like the operator: got {_name(u)}; move one with u.to(...) or "
+                "operator.to(...)"
+            )
+        if grid is None:
+            return Grid.uniform(tuple(u.shape[2:]))
+        if grid.dim != self.dim:
+            raise UsageError(f"the grid must have dimension {self.dim}, the operator's dim: got {grid}")
+        if tuple(u.shape[2:]) != grid.shape:
+            raise UsageError(f"u must be (batch, {self.in_channels}, {axes}) on this grid: got {tuple(u.shape)}")
+        return grid
+
+
+def _channelwise(values: Tensor, n_axes: int) -> Tensor:
+    return values.reshape(-1, *[1] * n_axes)
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{name} must be a whole number of at least {least}: got {value!r}")
+
+
+def _name(t: Tensor) -> str:
+    return f"{str(t.dtype).removeprefix('torch.')} on {t.device}"

@@ -1,0 +1,62 @@
+"""Operators from files: `operformer.load(folder)`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from torch import Tensor
+
+from operformer.errors import DataError, UsageError
+from operformer.files import read_bytes, read_json
+from operformer.operators.operator import Operator
+from operformer.operators.tno import TNO, UniversalTNO
+from operformer.operators.transformer import Transformer
+
+OPERATORS: dict[str, type[Operator]] = {"TNO": TNO, "UniversalTNO": UniversalTNO, "Transformer": Transformer}
+
+
+def load(folder: str | Path) -> Operator:
+    """The operator that `Operator.save_pretrained` wrote to a folder, in evaluation mode, on the CPU."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder}; give one that save_pretrained wrote")
+    operator = _build(folder / "config.json")
+    path = folder / "model.safetensors"
+    weights = read_tensors(path)
+    _check_weights(operator, weights, path)
+    dtype = weights["input_mean"].dtype
+    operator.to(dtype).load_state_dict(weights)
+    return operator.eval()
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file."""
+    try:
+        return load_tensors(read_bytes(path))
+    except SafetensorError as error:
+        raise DataError(f"{path} is damaged ({error}); restore it from a copy") from None
+
+
+def _build(path: Path) -> Operator:
+    config = read_json(path)
+    name = config.get("operator") if isinstance(config, dict) else None
+    if name not in OPERATORS:
+        raise DataError(f"{path} names no known operator: got {name!r}, known are {', '.join(OPERATORS)}")
+    try:
+        return OPERATORS[name](**config["settings"])
+    except (UsageError, TypeError, KeyError) as error:
+        raise DataError(f"{path} holds settings that {name} does not take: {error}") from None
+
+
+def _check_weights(operator: Operator, weights: dict[str, Tensor], path: Path) -> None:
+    expected = {name: tensor.shape for name, tensor in operator.state_dict().items()}
+    found = {name: tensor.shape for name, tensor in weights.items()}
+    if expected != found:
+        wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+        raise DataError(f"{path} does not fit its config.json: {wrong[0]} and {len(wrong) - 1} more differ")
+    for name, tensor in weights.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise DataError(f"{path} holds a value in {name} that is not finite; restore it from a copy")

@@ -1,0 +1,136 @@
+"""The transformer neural operator, TNO (Section 4.2, Appendix B.1), and its universal variant (Section 5)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from operformer.domain import Grid
+from operformer.domain.interpolation import interpolate
+from operformer.errors import UsageError
+from operformer.operators.attention import MultiHeadAttention, SelfAttention, check_heads, log_density
+from operformer.operators.encoder import (
+    Composition,
+    EncoderLayer,
+    InitialLift,
+    PointwiseHead,
+    PointwiseLift,
+    TwoLayerMap,
+)
+from operformer.operators.operator import Operator
+
+
+class TNO(Operator):
+    """G = T_out o E_L o T_in with the continuum attention of Definition 4, weighted by the quadrature of the grid.
+
+    Any grid in D will do, and any ``query`` points for the output. ``initial_channels`` of the input channels are an
+    initial condition, lifted by a map of their own (Section 6.1). Good values: the defaults, which are the paper's.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        in_channels: int,
+        out_channels: int,
+        hidden_channels: int = 128,
+        n_layers: int = 6,
+        n_heads: int = 8,
+        initial_channels: int = 0,
+        learnable_skips: bool = False,
+    ) -> None:
+        settings = {
+            "dim": dim,
+            "in_channels": in_channels,
+            "out_channels": out_channels,
+            "hidden_channels": hidden_channels,
+            "n_layers": n_layers,
+            "n_heads": n_heads,
+            "initial_channels": initial_channels,
+            "learnable_skips": learnable_skips,
+        }
+        super().__init__(dim, in_channels, out_channels, settings)
+        self.network = pointwise_network(
+            dim, in_channels, out_channels, hidden_channels, n_layers, n_heads, initial_channels, learnable_skips
+        )
+        self.initial_channels = initial_channels
+
+    def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
+        """The operator in normalised units; see `Operator.forward`."""
+        if self.initial_channels and not bool((self.position(grid) == 0).all(-1).any()):
+            raise UsageError(f"the initial condition needs a point at the start of D, and {grid} has none; use nodes")
+        log_weights = None if grid.has_equal_weights else log_density(grid.weights.flatten())
+        return apply_pointwise(self.network, self, u, grid, query, log_weights)
+
+
+class UniversalTNO(Operator):
+    """T_out o E o T_in of Section 5: two-layer T_in and T_out fed with x, learnable W_1 and W_2, no LayerNorm.
+
+    This is the architecture of Theorems ua1 and ua2. With Q = K = 0 and V = I its attention is the mean over D.
+    """
+
+    def __init__(
+        self, dim: int, in_channels: int, out_channels: int, hidden_channels: int = 128, n_layers: int = 1
+    ) -> None:
+        settings = {
+            "dim": dim,
+            "in_channels": in_channels,
+            "out_channels": out_channels,
+            "hidden_channels": hidden_channels,
+            "n_layers": n_layers,
+        }
+        super().__init__(dim, in_channels, out_channels, settings)
+        layers = [
+            EncoderLayer(SelfAttention(hidden_channels), hidden_channels, learnable_skips=True, normalised=False)
+            for _ in range(n_layers)
+        ]
+        self.network = Composition(
+            TwoLayerMap(in_channels, dim, hidden_channels, hidden_channels),
+            layers,
+            TwoLayerMap(hidden_channels, dim, hidden_channels, out_channels),
+        )
+
+    def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
+        """The operator in normalised units; see `Operator.forward`."""
+        log_weights = None if grid.has_equal_weights else log_density(grid.weights.flatten())
+        return apply_pointwise(self.network, self, u, grid, query, log_weights)
+
+
+def pointwise_network(
+    dim: int,
+    in_channels: int,
+    out_channels: int,
+    hidden_channels: int,
+    n_layers: int,
+    n_heads: int,
+    initial_channels: int = 0,
+    learnable_skips: bool = False,
+) -> Composition:
+    """Lift, encoder and head of the TNO."""
+    check_heads(hidden_channels, n_heads)
+    if initial_channels >= in_channels:
+        raise UsageError(f"initial_channels must be fewer than in_channels: got {initial_channels} and {in_channels}")
+    layers = [
+        EncoderLayer(MultiHeadAttention(hidden_channels, n_heads), hidden_channels, learnable_skips)
+        for _ in range(n_layers)
+    ]
+    lift = (
+        InitialLift(in_channels, dim, hidden_channels, initial_channels)
+        if initial_channels
+        else PointwiseLift(in_channels, dim, hidden_channels)
+    )
+    return Composition(lift, layers, PointwiseHead(hidden_channels, out_channels))
+
+
+def apply_pointwise(
+    network: Composition, operator: Operator, u: Tensor, grid: Grid, query: Grid | None, log_weights: Tensor | None
+) -> Tensor:
+    """A network of points and channels, applied to channels-first values on grids.
+
+    Where the query has points that the grid has not, the input there is interpolated.
+    """
+    values, x = u.flatten(2).transpose(1, 2), operator.position(grid)
+    if query is None:
+        z, shape = network(values, x, log_weights), grid.shape
+    else:
+        there = interpolate(u, grid, query).flatten(2).transpose(1, 2)
+        z, shape = network(values, x, log_weights, (there, operator.position(query))), query.shape
+    return z.transpose(1, 2).unflatten(-1, shape)

@@ -1,0 +1,41 @@
+"""The plain transformer of Vaswani et al., the baseline of Section 6.1: the TNO without quadrature."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from operformer.domain import Grid
+from operformer.operators.operator import Operator
+from operformer.operators.tno import apply_pointwise, pointwise_network
+
+
+class Transformer(Operator):
+    """The network of the TNO with the attention of Definition 2: every point counts the same, wherever the points lie.
+
+    It sees the same values and coordinates and has the same parameters as the TNO; only the weights of the grid are
+    left out. Where points crowd, it attends more.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        in_channels: int,
+        out_channels: int,
+        hidden_channels: int = 128,
+        n_layers: int = 6,
+        n_heads: int = 8,
+    ) -> None:
+        settings = {
+            "dim": dim,
+            "in_channels": in_channels,
+            "out_channels": out_channels,
+            "hidden_channels": hidden_channels,
+            "n_layers": n_layers,
+            "n_heads": n_heads,
+        }
+        super().__init__(dim, in_channels, out_channels, settings)
+        self.network = pointwise_network(dim, in_channels, out_channels, hidden_channels, n_layers, n_heads)
+
+    def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
+        """The operator in normalised units; see `Operator.forward`."""
+        return apply_pointwise(self.network, self, u, grid, query, log_weights=None)
