@@ -35,6 +35,11 @@ class Samples:
     def __getitem__(self, index: slice | Tensor) -> Samples:
         return Samples(self.u[index], self.z[index], self.grid)
 
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Samples:
+        """The same pairs on another device, their values in another precision; the grid stays in float64."""
+        grid = self.grid if device is None else self.grid.to(device)
+        return Samples(self.u.to(device=device, dtype=dtype), self.z.to(device=device, dtype=dtype), grid)
+
 
 class Problem(ABC):
     """A measure on inputs u and the operator that maps each to its output z.
@@ -42,8 +47,15 @@ class Problem(ABC):
     Subclasses are frozen dataclasses whose fields are the constants of the law; they never know the network.
     """
 
-    in_channels: int
-    out_channels: int
+    @property
+    @abstractmethod
+    def in_channels(self) -> int:
+        """How many components u has."""
+
+    @property
+    @abstractmethod
+    def out_channels(self) -> int:
+        """How many components z has."""
 
     @abstractmethod
     def sample(

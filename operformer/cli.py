@@ -1,0 +1,181 @@
+"""The command line: demo, train, evaluate, report.
+
+Exit codes: 0 done, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers diverged, 5 resource, 130/143 signals.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+
+from cyclopts import App, CycloptsError, Parameter
+from rich.console import Console
+from rich.table import Table as Grille
+
+from operformer import __version__
+from operformer.errors import OperformerError
+
+if TYPE_CHECKING:
+    from operformer.run import Run
+
+app = App(
+    name="operformer",
+    help="Transformers that act on functions: train a neural operator and see what it learned.",
+    version=__version__,
+    result_action="return_value",
+)
+console = Console()
+Override = Annotated[str, Parameter(help="Changed settings, such as training.epochs=5 operator.n_heads=2.")]
+
+
+@app.command
+def demo(*, out: Path = Path("runs/demo")) -> None:
+    """Train a TNO and a plain transformer on Lorenz 63, compare them on grids they never saw, write a report.
+
+    Parameters
+    ----------
+    out
+        The folder for the runs and the report; what is done there already is not done again.
+    """
+    from operformer.experiments import EXPERIMENTS, as_plain_transformer
+    from operformer.run import evaluate_run, read_run, train_run
+
+    experiment = EXPERIMENTS["lorenz-y"]["smoke"]
+    folders = []
+    for chosen in (experiment, as_plain_transformer(experiment)):
+        folder = out / str(chosen.operator["name"]).lower()
+        train_run(chosen, folder)
+        evaluate_run(folder)
+        folders.append(folder)
+    _report([read_run(folder) for folder in folders], out / "report.html")
+
+
+@app.command
+def train(
+    experiment: str, *overrides: Override, out: Path | None = None, scale: Literal["smoke", "paper"] = "smoke"
+) -> None:
+    """Train an experiment; the same command again goes on where it stopped.
+
+    Parameters
+    ----------
+    experiment
+        lorenz-y, lorenz-yz, controlled-ode, or a .toml file.
+    out
+        The folder of the run; runs/NAME if not given.
+    scale
+        For experiments by name: one that a laptop finishes, or the paper's.
+    """
+    from operformer.experiments import find_experiment
+    from operformer.run import train_run
+
+    found = find_experiment(experiment, scale, overrides)
+    folder = out or Path("runs") / found.name
+    train_run(found, folder)
+    console.print(f"trained: {folder}; next: operformer evaluate {folder}", soft_wrap=True, highlight=False)
+
+
+@app.command
+def evaluate(run: Path) -> None:
+    """Errors of a trained run at half to double its resolution and on irregular grids.
+
+    Parameters
+    ----------
+    run
+        The folder of the run.
+    """
+    from operformer.report.tables import error_table
+    from operformer.run import evaluate_run, read_run
+
+    evaluate_run(run)
+    _show(error_table([read_run(run)]))
+    console.print(
+        f"evaluated: {run / 'evaluation.json'}; next: operformer report {run}", soft_wrap=True, highlight=False
+    )
+
+
+@app.command
+def report(*runs: Path, out: Path | None = None) -> None:
+    """Write one HTML page about evaluated runs of the same problem.
+
+    Parameters
+    ----------
+    runs
+        The folders of the runs; the first one is the page's subject.
+    out
+        The page; report.html in the first run's folder if not given.
+    """
+    from operformer.errors import UsageError
+    from operformer.run import read_run
+
+    if not runs:
+        raise UsageError("name at least one run: operformer report RUN [RUN ...]")
+    _report([read_run(run) for run in runs], out or runs[0] / "report.html")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command; an error is one line on standard error and the documented exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    given = [argument for argument in given if argument != "--debug"]
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        app(given, exit_on_error=False, print_error=False)
+        code = 0
+    except KeyboardInterrupt:
+        code = _complain("stopped; the last checkpoint is kept, and the same command goes on from it", 130)
+    except CycloptsError as error:
+        code = _complain(_one_line(error), 2)
+    except OperformerError as error:
+        if debug:
+            raise
+        code = _complain(str(error), error.exit_code)
+    except MemoryError:
+        code = _complain("out of memory; use a smaller training.batch_size, data.resolution or operator", 5)
+    except OSError as error:
+        if debug:
+            raise
+        code = _complain(f"{error.filename or 'input or output'}: {(error.strerror or str(error)).lower()}", 5)
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+def _report(runs: list[Run], path: Path) -> None:
+    from operformer.report.page import summary, write_page
+    from operformer.report.tables import error_table
+
+    write_page(runs, path)
+    _show(error_table(runs))
+    for sentence in summary(runs):
+        console.print(sentence, highlight=False)
+    console.print(f"report: {path.resolve().as_uri()}", soft_wrap=True, highlight=False)
+
+
+def _show(table: Any) -> None:
+    grille = Grille(title=table.title, title_justify="left", title_style="bold")
+    for number, name in enumerate(table.header):
+        grille.add_column(name, justify="left" if number == 0 else "right")
+    for row in table.rows:
+        grille.add_row(*row)
+    console.print(grille)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"operformer: {message}", file=sys.stderr)
+    return code
+
+
+def _one_line(error: CycloptsError) -> str:
+    return " ".join(str(error).split())
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    _complain("stopped; the last checkpoint is kept, and the same command goes on from it", 143)
+    os._exit(143)
+
+
+if __name__ == "__main__":
+    main()

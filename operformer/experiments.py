@@ -1,0 +1,147 @@
+"""Every run of Section 6.1 as a frozen value, at the paper's scale and at a scale that a laptop finishes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from operformer.errors import UsageError
+from operformer.files import read_bytes, read_json
+from operformer.learning.training import Training
+from operformer.operators import Operator
+from operformer.operators.pretrained import OPERATORS
+from operformer.problems import ControlledODE, Lorenz63, Problem
+from operformer.settings import check_name, choose, construct
+
+Scale = Literal["smoke", "paper"]
+PROBLEMS: dict[str, type[Problem]] = {"Lorenz63": Lorenz63, "ControlledODE": ControlledODE}
+
+
+@dataclass(frozen=True)
+class Data:
+    """How many pairs to draw, at which resolution. Validation and test pairs follow the training pairs of the draw."""
+
+    resolution: int = 200
+    train: int = 8000
+    validation: int = 1000
+    test: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("resolution", "train", "validation", "test"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"data.{name} must be at least 1: got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A problem, an operator for it (its name and its constructor's settings), the data and the training."""
+
+    name: str
+    problem: Problem
+    operator: Mapping[str, Any] = field(default_factory=lambda: {"name": "TNO"})
+    data: Data = field(default_factory=Data)
+    training: Training = field(default_factory=Training)
+
+    def make_operator(self) -> Operator:
+        """A fresh operator; its first weights follow from the training's seed."""
+        settings = dict(self.operator)
+        make = choose(OPERATORS, settings.pop("name", None), "operator.name")
+        channels = {"in_channels": self.problem.in_channels, "out_channels": self.problem.out_channels}
+        with torch.random.fork_rng():
+            torch.manual_seed(self.training.seed)
+            return construct(make, settings, "operator", dim=self.problem.grid(self.data.resolution).dim, **channels)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The experiment as nested plain values, which `parse` reads back."""
+        return {
+            "name": self.name,
+            "problem": {"name": type(self.problem).__name__} | asdict(self.problem),  # type: ignore[call-overload]
+            "operator": dict(self.operator),
+            "data": asdict(self.data),
+            "training": asdict(self.training),
+        }
+
+
+def parse(mapping: Mapping[str, Any]) -> Experiment:
+    """The experiment that nested plain values describe."""
+    for key, value in mapping.items():
+        check_name(key, ["name", "problem", "operator", "data", "training"], f"unknown setting {key}")
+        if key != "name" and not isinstance(value, Mapping):
+            raise UsageError(f"{key} must be a table of settings: got {value!r}")
+    problem = dict(mapping.get("problem", {}))
+    make = choose(PROBLEMS, problem.pop("name", "Lorenz63"), "problem.name")
+    experiment = Experiment(
+        name=str(mapping.get("name", "experiment")),
+        problem=construct(make, problem, "problem"),
+        operator={"name": "TNO"} | dict(mapping.get("operator", {})),
+        data=construct(Data, mapping.get("data", {}), "data"),
+        training=construct(Training, mapping.get("training", {}), "training"),
+    )
+    experiment.make_operator()  # refuses what does not fit, before anything is drawn or trained
+    return experiment
+
+
+def find_experiment(source: str, scale: Scale = "smoke", overrides: Sequence[str] = ()) -> Experiment:
+    """The experiment of a name or of a .toml (or .json) file, changed by overrides such as "training.epochs=5"."""
+    path = Path(source)
+    if path.suffix == ".toml":
+        try:
+            mapping = tomllib.loads(read_bytes(path).decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UsageError(f"{path} is not TOML: {error}") from None
+    elif path.suffix == ".json":
+        mapping = read_json(path)
+    else:
+        mapping = choose(EXPERIMENTS, source, "the experiment")[scale].to_mapping()
+    for override in overrides:
+        _apply(mapping, override)
+    return parse(mapping)
+
+
+def _apply(mapping: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    section, dot, name = key.partition(".")
+    if not (equals and text) or (not dot and key != "name"):
+        raise UsageError(f"an override is section.setting=value, such as training.epochs=5: got {override!r}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    if not dot:
+        mapping["name"] = str(value)
+        return
+    check_name(section, ["problem", "operator", "data", "training"], f"unknown setting {key}")
+    mapping[section] = {**mapping.get(section, {}), name: value}
+
+
+def _scales(name: str, problem: Problem, **operator: Any) -> dict[Scale, Experiment]:
+    paper = Experiment(name, problem, {"name": "TNO"} | operator)
+    small = {"hidden_channels": 64, "n_layers": 4, "n_heads": 4}
+    smoke = replace(
+        paper,
+        operator={"name": "TNO"} | small | operator,
+        data=Data(resolution=100, train=2000, validation=100, test=200),
+        training=Training(epochs=14, batch_size=32, learning_rate=2e-3, schedule="cosine"),
+    )
+    return {"smoke": smoke, "paper": paper}
+
+
+EXPERIMENTS: dict[str, dict[Scale, Experiment]] = {
+    "lorenz-y": _scales("lorenz-y", Lorenz63(recover=("y",))),
+    "lorenz-yz": _scales("lorenz-yz", Lorenz63(recover=("y", "z"), initial=True), initial_channels=2),
+    "controlled-ode": _scales("controlled-ode", ControlledODE()),
+}
+
+
+def as_plain_transformer(experiment: Experiment) -> Experiment:
+    """The same experiment with the transformer of Vaswani et al. in place of the TNO."""
+    settings = {
+        key: value for key, value in experiment.operator.items() if key in ("hidden_channels", "n_layers", "n_heads")
+    }
+    return replace(experiment, name=f"{experiment.name}-transformer", operator={"name": "Transformer"} | settings)

@@ -1,0 +1,1 @@
+"""From pairs of functions to a trained operator and its errors."""

@@ -1,0 +1,97 @@
+"""How well an operator does on grids it was not trained on: median, mean and worst error (Section 6.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from operformer.errors import DivergedError
+from operformer.learning.loss import LOSSES, LossName
+from operformer.operators import Operator
+from operformer.problems import Samples
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The errors of an operator on samples of one grid, and the curves of its median and its worst sample."""
+
+    label: str  # what kind of grid
+    points: int
+    errors: tuple[float, ...]  # relative L2, one for each sample
+    median_sample: Curves
+    worst_sample: Curves
+
+    @property
+    def median(self) -> float:
+        """The error that half of the samples stay below."""
+        return float(torch.tensor(self.errors, dtype=torch.float64).quantile(0.5))
+
+    @property
+    def mean(self) -> float:
+        """The average error."""
+        return sum(self.errors) / len(self.errors)
+
+    @property
+    def worst(self) -> float:
+        """The largest error."""
+        return max(self.errors)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """One sample on an interval: times (N,), and input, truth and prediction as (channels, N)."""
+
+    error: float
+    x: list[float]
+    u: list[list[float]]
+    z: list[list[float]]
+    prediction: list[list[float]]
+
+
+def evaluate(operator: Operator, samples: Samples, label: str) -> Evaluation:
+    """Relative L2 errors on the samples' own grid."""
+    errors = relative_errors(operator, samples)
+    order = torch.argsort(errors)
+    return Evaluation(
+        label,
+        samples.grid.weights.numel(),
+        tuple(errors.tolist()),
+        _curves(operator, samples, int(order[(len(order) - 1) // 2]), errors),
+        _curves(operator, samples, int(order[-1]), errors),
+    )
+
+
+def relative_errors(operator: Operator, samples: Samples, norm: LossName = "l2", batch_size: int = 64) -> Tensor:
+    """||G(u) - z|| / ||z|| for each sample (count,), float64 on the CPU."""
+    parts = [
+        LOSSES[norm](predict(operator, batch).double(), batch.z.double(), batch.grid).cpu()
+        for batch in (samples[i : i + batch_size] for i in range(0, len(samples), batch_size))
+    ]
+    errors = torch.cat(parts)
+    if not bool(torch.isfinite(errors).all()):
+        raise DivergedError(
+            f"the operator's output on sample {int((~torch.isfinite(errors)).nonzero()[0])} is not finite"
+        )
+    return errors
+
+
+@torch.no_grad()
+def predict(operator: Operator, samples: Samples) -> Tensor:
+    """G(u) on the samples' grid, in the operator's precision and on its device."""
+    operator.eval()
+    return operator(samples.u.to(operator.input_mean), samples.grid).to(samples.z.device)
+
+
+def _curves(operator: Operator, samples: Samples, index: int, errors: Tensor) -> Curves:
+    one = samples[index : index + 1]
+    prediction = predict(operator, one)
+    order = torch.argsort(one.grid.points[:, 0]).to(prediction.device)
+    return Curves(
+        float(errors[index]),
+        one.grid.points[:, 0][order].tolist(),
+        one.u[0][:, order].tolist(),
+        one.z[0][:, order].tolist(),
+        prediction[0][:, order].tolist(),
+    )

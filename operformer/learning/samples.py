@@ -1,0 +1,73 @@
+"""Training, validation and test pairs, and the normalisation fitted on the first of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from operformer.domain import l2_norm
+from operformer.errors import DataError, UsageError
+from operformer.operators import Operator
+from operformer.problems import Samples
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Pairs to learn from, pairs to choose by, and pairs that neither has seen."""
+
+    train: Samples
+    validation: Samples
+    test: Samples
+
+
+def split(samples: Samples, validation: int, test: int) -> Split:
+    """The last ``test`` pairs, the ``validation`` pairs before them, and the rest to train on."""
+    train = len(samples) - validation - test
+    if min(validation, test) < 0 or train < 1:
+        raise UsageError(
+            f"validation and test must leave pairs to train on: got {validation} and {test} of {len(samples)}"
+        )
+    return Split(samples[:train], samples[train : train + validation], samples[train + validation :])
+
+
+def check_samples(samples: Samples) -> None:
+    """Refuse pairs that cannot be learnt from: not finite, or an output that is zero everywhere."""
+    for name, values in (("u", samples.u), ("z", samples.z)):
+        finite = torch.isfinite(values).flatten(1).all(1)
+        if not bool(finite.all()):
+            raise DataError(
+                f"sample {int((~finite).nonzero()[0])} of {name} holds values that are not finite; leave it out"
+            )
+    zero = l2_norm(samples.z, samples.grid) == 0
+    if bool(zero.any()):
+        raise DataError(
+            f"sample {int(zero.nonzero()[0])} of z is zero everywhere and has no relative error; leave it out"
+        )
+
+
+def fit_normalisation(operator: Operator, train: Samples) -> None:
+    """Give the operator the mean and the standard deviation of each channel over D and over the training pairs.
+
+    Integrals by the grid's weights, so the fit does not depend on the resolution. A channel that is constant keeps
+    scale 1. The domain of the grid becomes the operator's unit cube.
+    """
+    for values, mean, scale in (
+        (train.u, operator.input_mean, operator.input_scale),
+        (train.z, operator.output_mean, operator.output_scale),
+    ):
+        average, deviation = _moments(values, train)
+        mean.copy_(average)
+        scale.copy_(torch.where(deviation > 1e-12 * average.abs(), deviation, 1.0))
+    bounds = torch.tensor(train.grid.bounds, dtype=torch.float64)
+    operator.domain_lower.copy_(bounds[:, 0])
+    operator.domain_extent.copy_(bounds[:, 1] - bounds[:, 0])
+
+
+def _moments(values: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
+    weights = (samples.grid.weights / samples.grid.weights.sum()).flatten().to(values.device)
+    flat = values.flatten(2).double()
+    mean = torch.einsum("bcn,n->c", flat, weights) / len(samples)
+    variance = torch.einsum("bcn,n->c", (flat - mean[:, None]).square(), weights) / len(samples)
+    return mean, variance.sqrt()

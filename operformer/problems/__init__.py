@@ -1,0 +1,7 @@
+"""The problems of Section 6: laws of pairs (u, z), each read at any resolution."""
+
+from operformer.problems.controlled_ode import ControlledODE
+from operformer.problems.lorenz63 import Lorenz63
+from operformer.problems.problem import Problem, Samples
+
+__all__ = ["ControlledODE", "Lorenz63", "Problem", "Samples"]

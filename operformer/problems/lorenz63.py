@@ -1,0 +1,83 @@
+"""The Lorenz '63 system: recover what is not observed (Section 6.1, equation l63)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from operformer.errors import DivergedError, UsageError
+from operformer.problems.taylor import taylor
+from operformer.problems.time_domain import TimeProblem, check_horizon
+
+# Against DOP853 at tolerances of 1e-13 and against itself at a quarter of the step, 2000 draws on [0, 2] agree to 3e-9,
+# which is rounding: the draws near the z axis, which leads into the saddle at the origin, amplify it a millionfold.
+# A power of two makes the times of the steps exact.
+STEP = 2.0**-6
+ORDER = 16
+
+# The paper does not say where trajectories start; this box is the one of the authors' scripts.
+LOWEST_START = (-15.0, -15.0, 0.0)
+HIGHEST_START = (15.0, 15.0, 40.0)
+
+
+@dataclass(frozen=True)
+class Lorenz63(TimeProblem):
+    """dx = sigma (y - x) dt, dy = (x (rho - z) - y) dt, dz = (x y - beta z) dt: recover y, z or both from x on [0, T].
+
+    ``recover`` names the output's channels in their order. The input's are x and, with ``initial``, the constants y(0)
+    and z(0), which make the operator well-defined; without them the recovery rests on synchronization.
+    """
+
+    recover: tuple[Literal["y", "z"], ...] = ("y",)
+    initial: bool = False
+    horizon: float = 2.0
+    sigma: float = 10.0
+    rho: float = 28.0
+    beta: float = 8 / 3
+
+    def __post_init__(self) -> None:
+        if self.recover not in (("y",), ("z",), ("y", "z"), ("z", "y")):
+            raise UsageError(f'recover must be a tuple of "y", "z" or both: got {self.recover!r}; try ("y",)')
+        check_horizon(self.horizon)
+
+    @property
+    def in_channels(self) -> int:
+        """x, and the two initial values."""
+        return 3 if self.initial else 1
+
+    @property
+    def out_channels(self) -> int:
+        """One for each recovered component."""
+        return len(self.recover)
+
+    def _solve(self, draws: Sequence[np.random.Generator], times: Tensor) -> tuple[Tensor, Tensor]:
+        starts = np.stack([draw.uniform(LOWEST_START, HIGHEST_START) for draw in draws], axis=1)
+        start = torch.from_numpy(starts).to(times.device)
+        x, y, z = torch.einsum("nci->cin", self._trajectories(start, times))
+        # Paper: y(0) and z(0) enter at t = 0 only, by an embedding of their own. As constant functions they make u a
+        # function on every grid, with t = 0 in it or not.
+        constants = [value.unsqueeze(-1).expand_as(x) for value in start[1:]] if self.initial else []
+        recovered = [{"y": y, "z": z}[name] for name in self.recover]
+        return torch.stack([x, *constants], dim=1), torch.stack(recovered, dim=1)
+
+    def _trajectories(self, start: Tensor, times: Tensor) -> Tensor:
+        """The states (N, 3, count) at the times (N,) that come from the states (3, count) at time 0."""
+
+        def field(terms: Sequence[Tensor]) -> Tensor:
+            x, y, z = terms[-1].unbind()
+            # The product of two series: sum_i x_i (y, z)_{k - i}.
+            product = terms[0][0] * terms[-1][1:]
+            for one, other in zip(terms[1:], reversed(terms[:-1]), strict=True):
+                product.addcmul_(one[0].expand(2, -1), other[1:])
+            return torch.stack([self.sigma * (y - x), self.rho * x - product[1] - y, product[0] - self.beta * z])
+
+        try:
+            return taylor(field, start, times, STEP, ORDER)
+        except DivergedError as error:
+            constants = f"sigma={self.sigma:g}, rho={self.rho:g}, beta={self.beta:g}"
+            raise DivergedError(f"Lorenz '63 with {constants}: {error}; try smaller constants") from None

@@ -1,0 +1,78 @@
+"""What problems on a time interval share: grids of [0, T] and the reading of draws on them (Section 6.1)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from operformer.domain import Grid
+from operformer.errors import UsageError
+from operformer.problems.problem import Problem, Samples, check_draws, stream
+
+
+class TimeProblem(Problem):
+    """A law of pairs of functions on [0, T], T = ``horizon``, whose draws can be read at any times."""
+
+    horizon: float
+
+    def grid(self, resolution: int) -> Grid:
+        """{n dt}, n = 0, ..., N, dt = T / N, for N = resolution time steps (equation regular_set)."""
+        if resolution < 1:
+            raise UsageError(f"resolution must be at least one time step: got {resolution}; the paper has 200")
+        return Grid.uniform((resolution + 1,), bounds=[(0.0, self.horizon)], kind="nodes")
+
+    def irregular_grid(self, resolution: int) -> Grid:
+        """{n dt}, n = 0, ..., N/2, and {2 n dt}, n = N/4 + 1, ..., N/2: the second half keeps every other time."""
+        # Paper: equation irregular_set prints n = N/2 + 1, ..., 3N/4 for the second set, which lies beyond T.
+        if resolution < 4 or resolution % 4:
+            raise UsageError(f"an irregular grid needs a resolution divisible by 4: got {resolution}; try 200")
+        times = self.grid(resolution).points[:, 0]
+        half = resolution // 2
+        return Grid.rectilinear(torch.cat((times[: half + 1], times[half + 2 :: 2])))
+
+    def graded_grid(self, resolution: int) -> Grid:
+        """{T (n / N)^2}, n = 0, ..., N: points crowd at the start, and the last step is twice the mean one."""
+        return Grid.rectilinear(self.horizon * torch.linspace(0, 1, resolution + 1, dtype=torch.float64).square())
+
+    def sample(
+        self,
+        count: int,
+        resolution: int | Grid,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        first: int = 0,
+    ) -> Samples:
+        """Draw the pairs first, ..., first + count - 1, read at N = resolution steps or on any grid inside [0, T]."""
+        check_draws(count, seed, first)
+        grid = resolution if isinstance(resolution, Grid) else self.grid(resolution)
+        _check_inside(grid, self.horizon)
+        grid = grid.to(device)
+        draws = [stream(seed, index) for index in range(first, first + count)]
+        u, z = self._solve(draws, grid.points[:, 0])
+        return Samples(u, z, grid)
+
+    @abstractmethod
+    def _solve(self, draws: Sequence[np.random.Generator], times: Tensor) -> tuple[Tensor, Tensor]:
+        """One pair (u, z) for each stream of random numbers, at the times (N,) and on their device."""
+
+
+def check_horizon(horizon: float) -> None:
+    """Refuse an interval [0, T] that is empty or endless."""
+    if not 0 < horizon < inf:
+        raise UsageError(f"horizon must be positive and finite: got {horizon}; the paper has 2")
+
+
+def _check_inside(grid: Grid, horizon: float) -> None:
+    if grid.dim != 1:
+        raise UsageError(f"a problem in time needs a grid of dimension 1: got {grid.dim}; give an axis of times")
+    ((lower, upper),) = grid.bounds
+    slack = 1e-12 * horizon  # n dt may be rounded past T
+    if lower < -slack or upper > horizon + slack:
+        raise UsageError(
+            f"the grid must lie in [0, {horizon:g}]: got [{lower:g}, {upper:g}]; cut it or set a longer horizon"
+        )

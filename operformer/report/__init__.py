@@ -1,0 +1,1 @@
+"""What was learned, for people: tables, figures, one page."""

@@ -1,0 +1,78 @@
+"""One self-contained HTML page about one or more runs of the same problem: no network, no script."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, select_autoescape
+
+from operformer import __version__
+from operformer.errors import UsageError
+from operformer.files import write_bytes
+from operformer.report.figures import resolution_figure, samples_figure, to_svg, training_figure
+from operformer.report.tables import error_table, grid_name, operator_name, settings_table
+from operformer.run import Run
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, as an address that holds it whole, and what it shows."""
+
+    address: str
+    caption: str
+
+
+def write_page(runs: Sequence[Run], path: Path) -> None:
+    """Write the page for runs of one problem, the first of which sets the tone."""
+    if len({(run.experiment.problem, run.experiment.data) for run in runs}) != 1:
+        raise UsageError("a report compares runs of one problem and one data set; report on the others by themselves")
+    environment = Environment(loader=PackageLoader("operformer.report"), autoescape=select_autoescape(["html"]))
+    page = environment.get_template("page.html").render(
+        title=runs[0].experiment.name,
+        summary=summary(runs),
+        errors=error_table(runs),
+        settings=settings_table(runs),
+        pictures=_pictures(runs),
+        version=__version__,
+    )
+    write_bytes(path, page.encode())
+
+
+def summary(runs: Sequence[Run]) -> list[str]:
+    """What came out, one sentence for each run."""
+    sentences = []
+    for run in runs:
+        trained = run.evaluation("1x").median
+        uniform = max(e.median for e in run.evaluations if e.label.endswith("x")) / trained
+        sentence = (
+            f"{operator_name(run)}: median error {trained:.2%} on the grid it was trained on; at half to double that "
+            f"resolution at most {uniform:.2f} times as much"
+        )
+        irregular = [e for e in run.evaluations if not e.label.endswith("x")]
+        rest = "; ".join(f"{e.median / trained:.2f} times on the {e.label} grid" for e in irregular)
+        sentences.append(f"{sentence}; {rest}." if rest else f"{sentence}.")
+    return sentences
+
+
+def _pictures(runs: Sequence[Run]) -> list[Picture]:
+    pictures = [
+        _picture(
+            resolution_figure(runs), "Error against resolution, without retraining. Bands hold 80 % of the samples."
+        )
+    ]
+    for label in ("1x", "irregular", "graded"):
+        for run in runs:
+            if (label == "1x" and run is not runs[0]) or label not in {e.label for e in run.evaluations}:
+                continue
+            caption = f"{operator_name(run)} on the {grid_name(label)}: the test samples of median and of worst error."
+            pictures.append(_picture(samples_figure(run, label), caption))
+    pictures.append(_picture(training_figure(runs), "Training: loss and validation error by epoch."))
+    return pictures
+
+
+def _picture(figure: object, caption: str) -> Picture:
+    svg = to_svg(figure)  # type: ignore[arg-type]
+    return Picture("data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode(), caption)

@@ -1,0 +1,69 @@
+"""Settings from outside, checked against the signature of what they configure: no unknown key, no wrong type."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from operformer.errors import UsageError
+
+T = TypeVar("T")
+
+
+def construct(make: Callable[..., T], values: Mapping[str, Any], where: str, **fixed: Any) -> T:
+    """make(**values, **fixed), after every key and type was compared with the signature; ``where`` is for messages."""
+    parameters = inspect.signature(make).parameters
+    hints = get_type_hints(getattr(make, "__init__", make) if inspect.isclass(make) else make)
+    open_names = [name for name in parameters if name not in fixed]
+    for key in values:
+        check_name(key, open_names, f"unknown setting {where}.{key}")
+    for name in open_names:
+        if name not in values and parameters[name].default is inspect.Parameter.empty:
+            raise UsageError(f"the setting {where}.{name} is missing; give it a value")
+    converted = {key: _convert(value, hints[key], f"{where}.{key}") for key, value in values.items()}
+    return make(**converted, **fixed)
+
+
+def choose(options: Mapping[str, T], name: Any, where: str) -> T:
+    """The option of that name."""
+    if not isinstance(name, str):
+        raise UsageError(f"{where} must be one of {', '.join(options)}: got {name!r}")
+    check_name(name, list(options), f"{where} is unknown: {name!r}")
+    return options[name]
+
+
+def check_name(name: str, known: list[str], complaint: str) -> None:
+    """Refuse a name that is not known, and suggest the nearest one that is."""
+    if name in known:
+        return
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    raise UsageError(f"{complaint}; {remedy}")
+
+
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    """The value as the type that the hint asks for, or one clear line."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        if value in arguments:
+            return value
+        raise UsageError(f"{where} must be {' or '.join(map(repr, arguments))}: got {value!r}")
+    if origin in (Union, UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        return _convert(value, next(a for a in arguments if a is not type(None)), where)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise UsageError(f"{where} must be a list: got {value!r}")
+        return tuple(_convert(item, arguments[0], where) for item in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint in (int, float, str, bool) and type(value) is not hint:
+        raise UsageError(f"{where} must be {_PLAIN[hint]}: got {value!r}")
+    return value
+
+
+_PLAIN = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
