@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as Grille
 
@@ -155,9 +156,9 @@ def _report(runs: list[Run], path: Path) -> None:
 
 
 def _show(table: Any) -> None:
-    grille = Grille(title=table.title, title_justify="left", title_style="bold")
-    for number, name in enumerate(table.header):
-        grille.add_column(name, justify="left" if number == 0 else "right")
+    grille = Grille(title=table.title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for name in table.header:
+        grille.add_column(name, justify="left" if name in ("grid", "operator") else "right")
     for row in table.rows:
         grille.add_row(*row)
     console.print(grille)

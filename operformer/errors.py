@@ -11,6 +11,9 @@ class OperformerError(Exception):
 
     exit_code: ClassVar[int] = 1
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
 
 class UsageError(OperformerError, ValueError):
     """A wrong argument, option, shape, dtype, device or grid."""

@@ -6,18 +6,19 @@ Weights are tensor products of one-dimensional rules.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
+from operator import index
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from operformer.domain.box import Bounds, GivenBounds, as_points, checked_bounds, checked_points
 from operformer.domain.quadrature import trapezoidal_weights
 from operformer.errors import UsageError
 
-Bounds = tuple[tuple[float, float], ...]
 Kind = Literal["nodes", "cells", "periodic", "rectilinear", "scattered"]
 
 
@@ -40,19 +41,17 @@ class Grid:
     @staticmethod
     def uniform(
         shape: int | Sequence[int],
-        bounds: Sequence[Sequence[float]] | None = None,
+        bounds: GivenBounds | None = None,
         kind: Literal["nodes", "cells", "periodic"] = "nodes",
     ) -> Grid:
         """Equispaced points: "nodes" hold both ends (trapezoid), "cells" are midpoints, "periodic" has no upper end.
 
         ``bounds`` is one (lower, upper) per axis; None is the unit cube.
         """
-        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        box = _checked_bounds(bounds, len(sizes))
+        sizes = _checked_sizes(shape)
+        box = checked_bounds(bounds, len(sizes))
         if kind not in ("nodes", "cells", "periodic"):
             raise UsageError(f'kind must be "nodes", "cells" or "periodic": got {kind!r}')
-        if not sizes or any(n < 1 for n in sizes) or min(sizes) < 2:
-            raise UsageError(f"a grid needs at least two points along each axis: got {sizes}")
         axes, axis_weights = [], []
         for n, (lower, upper) in zip(sizes, box, strict=True):
             if kind == "nodes":
@@ -85,20 +84,20 @@ class Grid:
     def scattered(
         points: Tensor | Sequence[Sequence[float]],
         weights: Tensor | Sequence[float] | None = None,
-        bounds: Sequence[Sequence[float]] | None = None,
+        bounds: GivenBounds | None = None,
     ) -> Grid:
         """Points (N, d) in any order. Weights (N,) are taken as they are; None means equal ones (Monte Carlo).
 
         ``bounds=None`` is the unit cube: the domain belongs to the problem, not to where points happen to lie.
         """
-        given = torch.as_tensor(points, dtype=torch.float64)
+        given = as_points(points)
         if given.ndim != 2 or given.shape[1] == 0:
             raise UsageError(f"scattered points must be (N, d): got shape {tuple(given.shape)}")
         count, dim = given.shape
         if count < 2:
             raise UsageError(f"a grid needs at least two points: got {count}")
-        box = _checked_bounds(bounds, dim)
-        _check_inside(given, box)
+        box = checked_bounds(bounds, dim)
+        given = checked_points(given, box)
         if weights is None:
             volume = prod(upper - lower for lower, upper in box)
             taken = torch.full((count,), volume / count, dtype=torch.float64, device=given.device)
@@ -158,6 +157,16 @@ def check_weights(weights: Tensor) -> None:
         raise UsageError("weights must not all be zero: nothing would be left to average over")
 
 
+def _checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
+    try:
+        sizes = tuple(index(n) for n in shape) if isinstance(shape, Iterable) else (index(shape),)
+    except TypeError:
+        sizes = ()
+    if not sizes or min(sizes) < 2:
+        raise UsageError(f"a grid needs a whole number of at least two points along each axis: got {shape}")
+    return sizes
+
+
 def _tensor_product(
     axes: list[Tensor], axis_weights: list[Tensor], bounds: Bounds, kind: Kind, has_equal_weights: bool
 ) -> Grid:
@@ -166,25 +175,3 @@ def _tensor_product(
     for factor in axis_weights[1:]:
         weights = weights.unsqueeze(-1) * factor
     return Grid(points, weights, bounds, kind, tuple(axes), tuple(axis_weights), has_equal_weights)
-
-
-def _checked_bounds(bounds: Sequence[Sequence[float]] | None, dim: int) -> Bounds:
-    if bounds is None:
-        return ((0.0, 1.0),) * dim
-    if len(bounds) != dim or any(not isinstance(pair, Sequence) or len(pair) != 2 for pair in bounds):
-        raise UsageError(f"bounds must be one (lower, upper) for each of {dim} axes: got {bounds!r}")
-    box = tuple((float(pair[0]), float(pair[1])) for pair in bounds)
-    if not all(-float("inf") < lower < upper < float("inf") for lower, upper in box):
-        raise UsageError(f"bounds must be finite and grow from lower to upper: got {box}")
-    return box
-
-
-def _check_inside(points: Tensor, bounds: Bounds) -> None:
-    box = torch.tensor(bounds, dtype=torch.float64, device=points.device)
-    # Written so that NaN counts as outside.
-    inside = ((points >= box[:, 0]) & (points <= box[:, 1])).all(-1)
-    if not bool(inside.all()):
-        first = int((~inside).nonzero()[0])
-        raise UsageError(
-            f"point {first} = {points[first].tolist()} lies outside the bounds {bounds}; pass bounds= that hold all"
-        )

@@ -9,6 +9,7 @@ from scipy.spatial import Delaunay, QhullError, cKDTree
 from torch import Tensor
 
 from operformer.domain.grid import Grid
+from operformer.domain.quadrature import check_values
 from operformer.errors import UsageError
 
 
@@ -18,7 +19,9 @@ def interpolate(u: Tensor, grid: Grid, query: Grid) -> Tensor:
     Multilinear on tensor products (periodic ones wrap around), barycentric on a triangulation of scattered points.
     Beyond the outermost points the nearest cell goes on linearly, or for scattered points the nearest value holds.
     """
-    _check_same_domain(grid, query)
+    check_values(u.unsqueeze(0), grid)  # a channel axis is not needed here
+    if not torch.compiler.is_compiling():
+        _check_same_domain(grid, query)
     neighbours, shares = _scattered_stencil(grid, query) if grid.axes is None else _product_stencil(grid, query)
     flat = u.flatten(-grid.n_axes)
     gathered = flat[..., neighbours.to(u.device)]
@@ -44,9 +47,10 @@ def _product_stencil(grid: Grid, query: Grid) -> tuple[Tensor, Tensor]:
 
 def _axis_stencil(grid: Grid, k: int, x: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
     """The two neighbours of each x along axis k, and how far x lies from the first towards the second."""
-    axis = grid.axes[k] if grid.axes is not None else x
-    order = torch.argsort(axis)
-    nodes = axis[order]
+    nodes, order = torch.sort(grid.points[:, 0] if grid.axes is None else grid.axes[k])
+    if grid.kind == "scattered":
+        first_of_each = torch.cat([torch.ones_like(nodes[:1], dtype=torch.bool), nodes.diff() > 0])
+        nodes, order = nodes[first_of_each], order[first_of_each]
     if grid.kind == "periodic":
         lower, upper = grid.bounds[k]
         nodes = torch.cat([nodes, nodes[:1] + (upper - lower)])
@@ -59,14 +63,13 @@ def _axis_stencil(grid: Grid, k: int, x: Tensor) -> tuple[tuple[Tensor, Tensor],
 def _scattered_stencil(grid: Grid, query: Grid) -> tuple[Tensor, Tensor]:
     """For each query point the d + 1 corners of its simplex (M, d + 1) and its barycentric coordinates."""
     known, wanted = grid.points.cpu(), query.points.reshape(-1, query.dim).cpu()
-    if grid.dim == 1:
-        line = Grid.rectilinear(known[:, 0])
+    if grid.dim == 1 and len(torch.unique(known)) > 1:
         inside = wanted.clamp(known.min(), known.max())
-        (left, right), fraction = _axis_stencil(line, 0, inside[:, 0].contiguous())
+        (left, right), fraction = _axis_stencil(grid.to("cpu"), 0, inside[:, 0].contiguous())
         return torch.stack([left, right], -1), torch.stack([1 - fraction, fraction], -1)
     try:
         triangulation = Delaunay(known.numpy())
-    except QhullError:
+    except (QhullError, ValueError):
         raise UsageError("the points span no volume, so nothing can be interpolated between them; add points") from None
     simplex = torch.from_numpy(triangulation.find_simplex(wanted.numpy())).long()
     affine = torch.from_numpy(triangulation.transform)[simplex]

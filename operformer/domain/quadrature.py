@@ -13,10 +13,11 @@ import torch
 from scipy.spatial import ConvexHull, QhullError, Voronoi
 from torch import Tensor
 
+from operformer.domain.box import GivenBounds, as_points, checked_bounds, checked_points
 from operformer.errors import UsageError
 
 if TYPE_CHECKING:
-    from operformer.domain.grid import Bounds, Grid
+    from operformer.domain.grid import Grid
 
 
 def trapezoidal_weights(axis: Tensor) -> Tensor:
@@ -32,19 +33,22 @@ def trapezoidal_weights(axis: Tensor) -> Tensor:
     return weights
 
 
-def voronoi_weights(points: Tensor, bounds: Bounds | None = None) -> Tensor:
+def voronoi_weights(points: Tensor, bounds: GivenBounds | None = None) -> Tensor:
     """w_i = |{y in D: y is nearer to x_i than to any other point}|, for points (N, d) in a box, d = 1, 2, 3.
 
     ``bounds=None`` is the unit cube. Points that coincide share their cell equally.
     """
-    points = torch.as_tensor(points, dtype=torch.float64)
+    points = as_points(points)
     if points.ndim != 2 or points.shape[1] not in (1, 2, 3) or len(points) < 2:
         raise UsageError(f"Voronoi weights need points (N, d), N >= 2, d = 1, 2, 3: got {tuple(points.shape)}")
-    box = np.asarray(bounds if bounds is not None else [(0.0, 1.0)] * points.shape[1], dtype=float)
-    array = points.detach().cpu().numpy()
-    if not np.isfinite(array).all() or (array < box[:, 0]).any() or (array > box[:, 1]).any():
-        raise UsageError(f"Voronoi weights need finite points inside the bounds {box.tolist()}; pass bounds=")
-    distinct, cell_of, copies = np.unique(array, axis=0, return_inverse=True, return_counts=True)
+    checked = checked_bounds(bounds, points.shape[1])
+    box, array = np.array(checked), checked_points(points, checked).cpu().numpy()
+    # Points nearer to each other than 1e-8 of the box coincide.
+    rounded = np.round((array - box[:, 0]) / (box[:, 1] - box[:, 0]), 8)
+    _, chosen, cell_of, copies = np.unique(rounded, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    distinct = array[chosen]
+    if len(distinct) == 1:
+        return torch.full((len(points),), np.prod(box[:, 1] - box[:, 0]) / len(points), dtype=torch.float64)
     cells = _interval_lengths(distinct[:, 0], box[0]) if len(box) == 1 else _cell_volumes(distinct, box)
     shared = (cells / copies)[cell_of.reshape(-1)]
     return torch.from_numpy(shared).to(points.device)
@@ -52,8 +56,8 @@ def voronoi_weights(points: Tensor, bounds: Bounds | None = None) -> Tensor:
 
 def inner_product(u: Tensor, v: Tensor, grid: Grid) -> Tensor:
     """<u, v> = sum_i w_i u(x_i) . v(x_i), the inner product of L2(D; R^c): (..., c, *shape) twice -> (...)."""
-    _check_values(u, grid)
-    _check_values(v, grid)
+    check_values(u, grid)
+    check_values(v, grid)
     over = tuple(range(-grid.n_axes - 1, 0))
     return (u * v * grid.weights.to(u)).sum(over)
 
@@ -74,7 +78,7 @@ def h1_norm(u: Tensor, grid: Grid) -> Tensor:
 
 def h1_seminorm_squared(u: Tensor, grid: Grid) -> Tensor:
     """||grad u||^2 in L2(D): (..., c, *shape) -> (...)."""
-    _check_values(u, grid)
+    check_values(u, grid)
     if grid.axes is None:
         raise UsageError(
             "the H1 norm needs neighbouring points: got scattered points, which have none; use the L2 norm, or a "
@@ -102,8 +106,8 @@ def _edges(u: Tensor, grid: Grid, k: int) -> tuple[Tensor, Tensor, Tensor]:
         step = (grid.bounds[k][1] - grid.bounds[k][0]) / len(axis)
         steps = torch.full_like(axis, step)
         return torch.roll(u, -1, position) - u, steps, steps
-    order = torch.argsort(axis)
-    if not torch.equal(order, torch.arange(len(axis), device=axis.device)):
+    if grid.kind == "rectilinear":
+        order = torch.argsort(axis)
         axis, u = axis[order], u.index_select(position, order.to(u.device))
     steps = torch.diff(axis)
     lengths = steps.clone()
@@ -118,7 +122,8 @@ def _along(vector: Tensor, position: int) -> Tensor:
     return vector.reshape(-1, *[1] * (-position - 1))
 
 
-def _check_values(u: Tensor, grid: Grid) -> None:
+def check_values(u: Tensor, grid: Grid) -> None:
+    """Refuse values that do not belong to the points of the grid."""
     if u.ndim < grid.n_axes + 1 or tuple(u.shape[-grid.n_axes :]) != grid.shape:
         raise UsageError(
             f"values must be (..., channels, {', '.join(map(str, grid.shape))}) on this grid: got {tuple(u.shape)}"

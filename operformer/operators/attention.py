@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -9,8 +11,6 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from operformer.domain.grid import check_weights
 from operformer.errors import UsageError
 
-# The logarithm that stands for weight zero: exp(-30000) is zero in every format, and fp16 can still hold the number.
-ABSENT = -30000.0
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -25,17 +25,17 @@ def attention(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | None 
     _check_shapes(query, key, value, weights)
     if weights is None:
         return attend(query, key, value, None, scale)
-    check_weights(weights)
+    if not torch.compiler.is_compiling():
+        check_weights(weights)
     return attend(query, key, value, log_density(weights), scale)
 
 
 def log_density(weights: Tensor) -> Tensor:
     """log w, up to a constant that the softmax does not see: its largest value is 0, so equal weights are exact."""
     weights = weights.double()
-    positive = weights > 0
-    logarithm = torch.where(positive, weights, 1.0).log()
-    largest = torch.where(positive, logarithm, -torch.inf).amax(-1, keepdim=True)
-    return torch.where(positive, logarithm - largest, ABSENT)
+    present = weights > 0
+    logarithm = torch.where(present, torch.where(present, weights, 1.0).log(), -torch.inf)
+    return logarithm - logarithm.amax(-1, keepdim=True)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None, scale: float) -> Tensor:
@@ -44,20 +44,22 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None
     log w is a rank-one bias: q' = [scale q, 1] and k' = [k, log w] make weighted attention plain, so that every fused
     kernel applies. These want four axes and one head size for query, key and value; hence the padding with zeros.
     """
-    leading = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    if query.dtype == torch.bfloat16 or (query.dtype == torch.float16 and query.device.type == "cpu"):
+        # The inputs stay rounded, the average is float32: CPUs gain nothing from half precision, and a kernel that
+        # rounds its output to bfloat16 is off by 0.6 %.
+        query, key, value = query.float(), key.float(), value.float()
     query = query * scale
     if log_weights is not None:
-        bias = _as_channels(log_weights.unsqueeze(-1), key.dtype)
+        bias = _as_channels(log_weights.unsqueeze(-1).to(key.device), key.dtype)
         query = torch.cat([query, query.new_ones(1).expand(*query.shape[:-1], bias.shape[-1])], -1)
-        key = torch.cat([key, bias.to(key.device).expand(*key.shape[:-1], -1)], -1)
+        shared = torch.broadcast_shapes(key.shape[:-1], bias.shape[:-1])
+        key = torch.cat([key.expand(*shared, -1), bias.expand(*shared, -1)], -1)
+    leading = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     channels = value.shape[-1]
     width = -(-max(query.shape[-1], channels) // 8) * 8
-    inputs = [_four_axes(t, leading, width) for t in (query, key, value)]
-    if query.dtype in _HALF and query.device.type == "cpu":
-        # CPUs gain nothing from half precision: round the inputs, average in float32.
-        inputs = [t.float() for t in inputs]
-    average = scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], scale=1.0)[..., :channels]
-    if average.dtype in _HALF:
+    query, key, value = (_four_axes(t, leading, width) for t in (query, key, value))
+    average = scaled_dot_product_attention(query, key, value, scale=1.0)[..., :channels]
+    if average.dtype == torch.float16:
         average = average.float()
     return average.reshape(*leading, *average.shape[-2:])
 
@@ -93,8 +95,7 @@ class MultiHeadAttention(nn.Module):
         return self.merge(average.to(v.dtype).transpose(-3, -2).flatten(-2))
 
     def _split(self, t: Tensor) -> Tensor:
-        t = t if self.average_dtype is None else t.to(self.average_dtype)
-        return t.unflatten(-1, (self.n_heads, -1)).transpose(-3, -2)
+        return t.to(self.average_dtype or t.dtype).unflatten(-1, (self.n_heads, -1)).transpose(-3, -2)
 
 
 class SelfAttention(nn.Module):
@@ -102,6 +103,7 @@ class SelfAttention(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
+        self.average_dtype: torch.dtype | None = None
         self.query = nn.Linear(channels, channels, bias=False)
         self.key = nn.Linear(channels, channels, bias=False)
         self.value = nn.Linear(channels, channels, bias=False)
@@ -109,11 +111,15 @@ class SelfAttention(nn.Module):
     def forward(self, v: Tensor, log_weights: Tensor | None, source: Tensor | None = None) -> Tensor:
         """Self-attention of v (batch, n, c), or its cross-attention to ``source`` (batch, m, c)."""
         source = v if source is None else source
-        return attend(self.query(v), self.key(source), self.value(source), log_weights, 1.0)
+        projected = (self.query(v), self.key(source), self.value(source))
+        query, key, value = (t.to(self.average_dtype or t.dtype) for t in projected)
+        return attend(query, key, value, log_weights, 1.0).to(v.dtype)
 
 
 def check_heads(channels: int, n_heads: int) -> None:
     """Refuse a number of heads that does not divide the channels, and name those that do."""
+    if not isinstance(n_heads, int):
+        raise UsageError(f"n_heads must be a whole number: got {n_heads!r}")
     if n_heads >= 1 and channels >= 1 and channels % n_heads == 0:
         return
     divisors = [h for h in range(1, max(channels, 1) + 1) if channels % h == 0]
@@ -123,18 +129,22 @@ def check_heads(channels: int, n_heads: int) -> None:
 
 
 def _as_channels(bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """The bias as key channels: one, or in half precision two, whose sum has twice the digits (one is off by 3 %)."""
-    coarse = bias.to(dtype)
+    """The bias as key channels: one, or in half precision two, whose sum has twice the digits.
+
+    Minus infinity, weight zero, becomes a number so low that no score makes up for it; as such it makes gradients NaN.
+    """
+    lowest = torch.finfo(dtype).min / 2
+    coarse = bias.clamp(min=lowest).to(dtype)
     if dtype not in _HALF:
         return coarse
-    return torch.cat([coarse, (bias - coarse.to(bias.dtype)).to(dtype)], -1)
+    return torch.cat([coarse, (bias.clamp(min=lowest) - coarse.to(bias.dtype)).to(dtype)], -1)
 
 
 def _four_axes(t: Tensor, leading: torch.Size, width: int) -> Tensor:
     t = pad(t, (0, width - t.shape[-1]))
     t = t.expand(*leading, *t.shape[-2:])
     outer = leading[0] if leading else 1
-    return t.reshape(outer, -1, *t.shape[-2:])
+    return t.reshape(outer, prod(leading[1:]), *t.shape[-2:])
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | None) -> None:
@@ -149,5 +159,13 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | N
         raise UsageError(
             f"query, key and value must share a dtype: got {query.dtype}, {key.dtype}, {value.dtype}; cast them"
         )
+    if key.shape[-2] == 0:
+        raise UsageError(f"attention needs at least one key to attend to: got {shapes}")
     if weights is not None and (weights.ndim < 1 or weights.shape[-1] != key.shape[-2]):
         raise UsageError(f"weights must be (..., {key.shape[-2]}), one for each key: got {tuple(weights.shape)}")
+    try:
+        batches = [t.shape[:-2] for t in (query, key, value)]
+        torch.broadcast_shapes(*batches, () if weights is None else weights.shape[:-1])
+    except RuntimeError:
+        given = "" if weights is None else f", weights {tuple(weights.shape)}"
+        raise UsageError(f"what stands before the points must broadcast: got {shapes}{given}") from None

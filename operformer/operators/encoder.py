@@ -95,7 +95,12 @@ class InitialLift(nn.Module):
         """(batch, n, in_channels), (n, d) -> (batch, n, hidden_channels)."""
         later = self.linear(_with_points(u[..., : -self.initial_channels], x))
         at_start = self.initial(_with_points(u, x))
-        return torch.where((x == 0).all(-1, keepdim=True), at_start, later)
+        return torch.where(is_start(x).unsqueeze(-1), at_start, later)
+
+
+def is_start(x: Tensor) -> Tensor:
+    """Which of the points (n, d), in units of the domain, are its lower corner, up to the rounding of float32."""
+    return (x.abs() < 1e-6).all(-1)
 
 
 class PointwiseHead(nn.Module):

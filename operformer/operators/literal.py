@@ -15,6 +15,8 @@ def literal_attention(
     """sum_j w_j exp(scale <q_i, k_j>) v_j / sum_j w_j exp(scale <q_i, k_j>), in float64 (Definitions 1-8)."""
     query, key, value = query.double(), key.double(), value.double()
     scores = scale * torch.einsum("...ic,...jc->...ij", query, key)
+    if weights is not None:
+        scores = scores.masked_fill(weights.unsqueeze(-2) == 0, -torch.inf)
     # Dividing both sums by the same number keeps exp from overflowing and changes nothing.
     density = torch.exp(scores - scores.amax(-1, keepdim=True))
     if weights is not None:

@@ -32,7 +32,7 @@ class Operator(nn.Module, ABC):
 
     def __init__(self, dim: int, in_channels: int, out_channels: int, settings: dict[str, Any]) -> None:
         super().__init__()
-        if dim not in (1, 2, 3):
+        if dim not in (1, 2, 3) or not isinstance(dim, int) or isinstance(dim, bool):
             raise UsageError(f"dim must be 1, 2 or 3: got {dim!r}")
         for name, value in settings.items():
             if name.endswith("channels") or name == "n_layers":
@@ -63,7 +63,7 @@ class Operator(nn.Module, ABC):
     def position(self, grid: Grid) -> Tensor:
         """The coordinates of the points (N, d), the domain the operator was trained on mapped to [0, 1]^d."""
         x = grid.points.reshape(-1, self.dim).to(self.domain_lower.device)
-        return ((x - self.domain_lower) / self.domain_extent).to(self.domain_lower.dtype)
+        return ((x - self.domain_lower.double()) / self.domain_extent.double()).to(self.domain_lower.dtype)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write ``model.safetensors`` and ``config.json``; nothing in them can run."""
@@ -73,9 +73,14 @@ class Operator(nn.Module, ABC):
         write_json(folder / "config.json", {"operator": type(self).__name__, "settings": self.settings})
 
     def _checked(self, u: Tensor, grid: Grid | None) -> Grid:
+        """The grid of u, after both were compared with what the operator takes."""
+        if not isinstance(u, Tensor):
+            raise UsageError(f"u must be a torch tensor: got {type(u).__name__}; try torch.as_tensor(u)")
+        if grid is not None and grid.dim != self.dim:
+            raise UsageError(f"the grid must have dimension {self.dim}, the operator's dim: got {grid}")
         n_axes = self.dim if grid is None else grid.n_axes
-        axes = ", ".join(["*"] * n_axes if grid is None else map(str, grid.shape))
         if u.ndim != n_axes + 2 or u.shape[1] != self.in_channels:
+            axes = ", ".join(["*"] * n_axes if grid is None else [str(n) for n in grid.shape])
             raise UsageError(f"u must be (batch, {self.in_channels}, {axes}), channels first: got {tuple(u.shape)}")
         if u.dtype != self.input_mean.dtype or u.device != self.input_mean.device:
             raise UsageError(
@@ -84,9 +89,8 @@ class Operator(nn.Module, ABC):
             )
         if grid is None:
             return Grid.uniform(tuple(u.shape[2:]))
-        if grid.dim != self.dim:
-            raise UsageError(f"the grid must have dimension {self.dim}, the operator's dim: got {grid}")
         if tuple(u.shape[2:]) != grid.shape:
+            axes = ", ".join(str(n) for n in grid.shape)
             raise UsageError(f"u must be (batch, {self.in_channels}, {axes}) on this grid: got {tuple(u.shape)}")
         return grid
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from operformer.errors import UsageError
-from operformer.operators.attention import MultiHeadAttention
+from operformer.operators.attention import MultiHeadAttention, SelfAttention
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -22,6 +22,6 @@ def set_precision(operator: Module, averages: torch.dtype | None) -> Module:
     if averages not in (None, torch.float16, torch.bfloat16):
         raise UsageError(f"averages must be None, torch.float16 or torch.bfloat16: got {averages}")
     for module in operator.modules():
-        if isinstance(module, MultiHeadAttention):
+        if isinstance(module, MultiHeadAttention | SelfAttention):
             module.average_dtype = averages
     return operator

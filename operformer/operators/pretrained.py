@@ -14,6 +14,7 @@ from operformer.files import read_bytes, read_json
 from operformer.operators.operator import Operator
 from operformer.operators.tno import TNO, UniversalTNO
 from operformer.operators.transformer import Transformer
+from operformer.settings import choose, construct
 
 OPERATORS: dict[str, type[Operator]] = {"TNO": TNO, "UniversalTNO": UniversalTNO, "Transformer": Transformer}
 
@@ -43,12 +44,11 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def _build(path: Path) -> Operator:
     config = read_json(path)
     name = config.get("operator") if isinstance(config, dict) else None
-    if name not in OPERATORS:
-        raise DataError(f"{path} names no known operator: got {name!r}, known are {', '.join(OPERATORS)}")
     try:
-        return OPERATORS[name](**config["settings"])
-    except (UsageError, TypeError, KeyError) as error:
-        raise DataError(f"{path} holds settings that {name} does not take: {error}") from None
+        make = choose(OPERATORS, name, "operator")
+        return construct(make, config["settings"], "settings")
+    except (UsageError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(f"{path} describes no operator: {error}") from None
 
 
 def _check_weights(operator: Operator, weights: dict[str, Tensor], path: Path) -> None:
@@ -58,5 +58,7 @@ def _check_weights(operator: Operator, weights: dict[str, Tensor], path: Path) -
         wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
         raise DataError(f"{path} does not fit its config.json: {wrong[0]} and {len(wrong) - 1} more differ")
     for name, tensor in weights.items():
+        if not tensor.is_floating_point():
+            raise DataError(f"{path} holds {tensor.dtype} in {name} where numbers with a point belong; restore it")
         if not bool(torch.isfinite(tensor).all()):
             raise DataError(f"{path} holds a value in {name} that is not finite; restore it from a copy")

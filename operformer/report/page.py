@@ -16,6 +16,12 @@ from operformer.report.figures import resolution_figure, samples_figure, to_svg,
 from operformer.report.tables import error_table, grid_name, operator_name, settings_table
 from operformer.run import Run
 
+DESCRIPTIONS = {
+    "1x": "",
+    "irregular": " (the second half twice as coarse as the first, equation irregular_set)",
+    "graded": " (points crowd at the start, t = T (n / N)²)",
+}
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -67,7 +73,8 @@ def _pictures(runs: Sequence[Run]) -> list[Picture]:
         for run in runs:
             if (label == "1x" and run is not runs[0]) or label not in {e.label for e in run.evaluations}:
                 continue
-            caption = f"{operator_name(run)} on the {grid_name(label)}: the test samples of median and of worst error."
+            where = f"{operator_name(run)} on the {grid_name(label)}{DESCRIPTIONS[label]}"
+            caption = f"{where}: the test samples of median and of worst error."
             pictures.append(_picture(samples_figure(run, label), caption))
     pictures.append(_picture(training_figure(runs), "Training: loss and validation error by epoch."))
     return pictures

@@ -24,18 +24,16 @@ class Table:
 
 def error_table(runs: Sequence[Run]) -> Table:
     """Median, mean and worst relative L2 error on each grid, and the median as a multiple of the training grid's."""
-    header = ["grid", "points"]
-    for run in runs:
-        header += [f"{operator_name(run)} median", "mean", "worst", "× training grid"]
+    header = ("grid", "points", "operator", "median", "mean", "worst", "ratio")
     rows = []
     for evaluation in runs[0].evaluations:
-        row = [grid_name(evaluation.label), str(evaluation.points)]
-        for run in runs:
+        for number, run in enumerate(runs):
             there = run.evaluation(evaluation.label)
             ratio = there.median / run.evaluation("1x").median
-            row += [f"{there.median:.2%}", f"{there.mean:.2%}", f"{there.worst:.2%}", f"{ratio:.2f}"]
-        rows.append(tuple(row))
-    return Table("Relative L2 error on test pairs", tuple(header), tuple(rows))
+            figures = (f"{there.median:.2%}", f"{there.mean:.2%}", f"{there.worst:.2%}", f"{ratio:.2f}")
+            where = (grid_name(evaluation.label), str(evaluation.points)) if number == 0 else ("", "")
+            rows.append((*where, operator_name(run), *figures))
+    return Table("Relative L2 error on test pairs", header, tuple(rows))
 
 
 def settings_table(runs: Sequence[Run]) -> Table:
@@ -49,14 +47,14 @@ def settings_table(runs: Sequence[Run]) -> Table:
 def operator_name(run: Run) -> str:
     """What a reader calls the operator of a run."""
     name = str(run.experiment.operator["name"])
-    return "plain transformer" if name == "Transformer" else name
+    return "transformer" if name == "Transformer" else name
 
 
 def grid_name(label: str) -> str:
-    """What a reader calls a grid: "2x" is a uniform one, "irregular" that of equation irregular_set."""
+    """What a reader calls a grid: "2x" is uniform, "irregular" that of equation irregular_set."""
     if label.endswith("x"):
-        return "training grid" if label == "1x" else f"uniform, {label.removesuffix('x')} × the resolution"
-    return {"irregular": "irregular: second half twice as coarse", "graded": "graded: spacing grows with t"}[label]
+        return "training grid" if label == "1x" else f"{label.removesuffix('x')} × resolution"
+    return f"{label} grid"
 
 
 def _flatten(run: Run) -> dict[str, str]:

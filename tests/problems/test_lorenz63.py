@@ -106,7 +106,9 @@ def test_recover_names_what_is_not_observed(recover):
 
 
 def test_constants_too_stiff_for_the_step_are_reported():
-    with pytest.raises(DivergedError, match=r"sigma=100000, rho=28, beta=2.66667: steps of .* too long .*; try smaller constants"):
+    with pytest.raises(
+        DivergedError, match=r"sigma=100000, rho=28, beta=2.66667: steps of .* too long .*; try smaller constants"
+    ):
         Lorenz63(sigma=1e5, horizon=0.05).sample(3, 5)
 
 

@@ -1,0 +1,53 @@
+"""The domain D: a box, the product of intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from operformer.errors import UsageError
+
+Bounds = tuple[tuple[float, float], ...]
+GivenBounds = Sequence[Sequence[float]]
+
+
+def checked_bounds(bounds: GivenBounds | None, dim: int) -> Bounds:
+    """One (lower, upper) for each axis; None is the unit cube."""
+    if bounds is None:
+        return ((0.0, 1.0),) * dim
+    try:
+        box = tuple((float(lower), float(upper)) for lower, upper in bounds)
+    except (TypeError, ValueError):
+        box = ()
+    if len(box) != dim:
+        raise UsageError(f"bounds must be one (lower, upper) for each of {dim} axes: got {bounds!r}")
+    if not all(-float("inf") < lower < upper < float("inf") for lower, upper in box):
+        raise UsageError(f"bounds must be finite and grow from lower to upper: got {box}")
+    return box
+
+
+def as_points(points: Any) -> Tensor:
+    """A tensor of the precision that was given; Python's own numbers are float64."""
+    return points if isinstance(points, Tensor) else torch.as_tensor(np.asarray(points))
+
+
+def checked_points(points: Any, bounds: Bounds) -> Tensor:
+    """The points (N, d) in float64, every one inside the box; what the given precision rounded past a face is on it."""
+    given = as_points(points)
+    exact = given.to(torch.float64)
+    box = torch.tensor(bounds, dtype=torch.float64, device=exact.device)
+    resolution = torch.finfo(given.dtype).eps if given.is_floating_point() else 0.0
+    slack = resolution * box.abs().amax(1)
+    # Written so that NaN counts as outside.
+    inside = ((exact >= box[:, 0] - slack) & (exact <= box[:, 1] + slack)).all(-1)
+    if not bool(inside.all()):
+        first = int((~inside).nonzero()[0])
+        raise UsageError(
+            f"every point must lie inside the bounds {bounds}: point {first} is {exact[first].tolist()}; pass bounds= "
+            "that hold all points"
+        )
+    return exact.clamp(box[:, 0], box[:, 1])

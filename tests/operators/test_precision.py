@@ -1,0 +1,139 @@
+"""Half precision inside averages: close to the definition on the same rounded inputs, float32 outside."""
+
+import math
+
+import pytest
+import torch
+
+from operformer import TNO, Grid, Transformer, UniversalTNO, attention, set_precision
+from operformer.domain import h1_norm
+from operformer.errors import UsageError
+from operformer.operators.literal import literal_attention
+
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+DEVICES = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=CUDA)])
+HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+
+
+def rounded(dtype, device, n=37, m=41, d_k=16, d_v=16):
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (
+        torch.randn(k, d, generator=generator).to(device, dtype) for k, d in ((n, d_k), (m, d_k), (m, d_v))
+    )
+    exponents = torch.rand(m, generator=generator, dtype=torch.float64)
+    exponents[0], exponents[1] = 0, 1
+    return query, key, value, (10 ** (-4 * exponents)).to(device)
+
+
+@DEVICES
+@HALVES
+def test_half_precision_inputs_give_an_accurate_float32_average(dtype, device):
+    query, key, value, weights = rounded(dtype, device)
+    assert 9.9e3 < float(weights.max() / weights.min()) < 1.01e4
+    out = attention(query, key, value, weights, 0.25)
+    assert out.dtype == torch.float32
+    expected = literal_attention(query, key, value, weights, 0.25)
+    error = float((out.double() - expected).abs().max())
+    print(f"{device}, {dtype}: error {error:.2e}")
+    # Values are of size one; the tolerance is that of scores rounded to 11 bits, not of the 8 bits of bfloat16 inputs.
+    assert error < 2e-3
+
+
+@DEVICES
+@HALVES
+def test_equal_weights_of_any_size_are_exact_in_half_precision(dtype, device):
+    query, key, value, _ = rounded(dtype, device)
+    plain = attention(query, key, value, None, 0.25)
+    for size in (1e-9, 1 / 3, 1e9):
+        torch.testing.assert_close(
+            attention(query, key, value, torch.full((41,), size, device=device), 0.25), plain, rtol=1e-5, atol=1e-6
+        )
+
+
+@DEVICES
+@HALVES
+def test_weight_zero_is_absence_in_half_precision(dtype, device):
+    query, key, value, weights = rounded(dtype, device)
+    key[5] = 100 * key[5]
+    weights[5] = 0
+    left = [j for j in range(41) if j != 5]
+    inputs = [t.requires_grad_() for t in (query, key, value)]
+    out = attention(*inputs, weights, 0.25)
+    expected = literal_attention(query, key[left], value[left], weights[left], 0.25)
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=2e-3)
+    for gradient in torch.autograd.grad(out.square().sum(), inputs):
+        assert bool(torch.isfinite(gradient).all())
+
+
+@DEVICES
+@HALVES
+def test_half_precision_gradients_are_those_of_the_definition(dtype, device):
+    inputs = rounded(dtype, device)
+    weights = inputs[3]
+    half = [t.requires_grad_() for t in inputs[:3]]
+    double = [t.detach().double().requires_grad_() for t in inputs[:3]]
+    got = torch.autograd.grad(attention(*half, weights, 0.25).square().sum(), half)
+    wanted = torch.autograd.grad(literal_attention(*double, weights, 0.25).square().sum(), double)
+    for gradient, exact in zip(got, wanted, strict=True):
+        # A gradient with respect to a rounded tensor is rounded itself: 8 bits in bfloat16, and sums of such numbers.
+        relative = float((gradient.double() - exact).norm() / exact.norm())
+        print(f"{device}, {dtype}: gradient {relative:.2e}")
+        assert relative < 1e-2
+
+
+@pytest.mark.parametrize("kind", [TNO, UniversalTNO, Transformer])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_float32_agrees_with_float64(kind, dim):
+    torch.manual_seed(dim)
+    operator = kind(dim, 2, 1, hidden_channels=16, n_layers=2)
+    u = torch.randn(2, 2, *(11, 3, 5)[:dim], generator=torch.Generator().manual_seed(0))
+    grid = Grid.uniform((11, 3, 5)[:dim])
+    single = operator(u, grid)
+    double = operator.double()(u.double(), grid)
+    assert single.dtype == torch.float32
+    assert double.dtype == torch.float64
+    torch.testing.assert_close(single.double(), double, rtol=1e-5, atol=1e-5)
+
+
+def smooth_input(n, device):
+    x = torch.linspace(0, 1, n, device=device)
+    return torch.stack([torch.sin(2 * math.pi * x), x * torch.exp(-x)]).unsqueeze(0), Grid.uniform(n).to(device)
+
+
+@DEVICES
+@HALVES
+@pytest.mark.parametrize("n", [64, 257])
+def test_set_precision_rounds_averages_and_is_safe_in_h1(dtype, n, device):
+    torch.manual_seed(0)
+    operator = TNO(dim=1, in_channels=2, out_channels=1, hidden_channels=64, n_layers=3).eval().to(device)
+    u, grid = smooth_input(n, device)
+    with torch.no_grad():
+        full = operator(u, grid)
+        half = set_precision(operator, dtype)(u, grid)
+        again = set_precision(operator, None)(u, grid)
+    assert half.dtype == torch.float32
+    relative = float(h1_norm(half - full, grid) / h1_norm(full, grid))
+    print(f"{device}, {dtype}, {n} nodes: relative H1 {relative:.2e}")
+    if dtype == torch.bfloat16:
+        limit = 16e-3  # three bits less
+    else:
+        limit = 2e-3 if device == "cpu" or n == 64 else 1e-2  # the kernel rounds its output, point by point
+    assert 0 < relative < limit
+    torch.testing.assert_close(again, full, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", [TNO, UniversalTNO, Transformer])
+def test_set_precision_reaches_every_operator(kind):
+    torch.manual_seed(1)
+    operator = kind(1, 2, 1, hidden_channels=16, n_layers=1)
+    u, grid = smooth_input(37, "cpu")
+    with torch.no_grad():
+        assert float((operator(u, grid) - set_precision(operator, torch.bfloat16)(u, grid)).abs().max()) > 0
+
+
+@pytest.mark.parametrize("wrong", [torch.float64, torch.int8])
+def test_another_precision_is_refused_in_one_line(wrong):
+    operator = TNO(dim=1, in_channels=1, out_channels=1, hidden_channels=8, n_layers=1)
+    with pytest.raises(UsageError, match=r"averages must be None, torch.float16 or torch.bfloat16") as caught:
+        set_precision(operator, wrong)
+    assert "\n" not in str(caught.value)

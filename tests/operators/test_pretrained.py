@@ -1,0 +1,172 @@
+"""Operators written to a folder and read back; files that are not what they claim to be."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import operformer
+from operformer import TNO, Grid, Transformer, UniversalTNO
+from operformer.errors import DataError
+
+OPERATORS = {
+    "TNO": (TNO, {"hidden_channels": 10, "n_layers": 2, "n_heads": 5, "learnable_skips": True, "initial_channels": 1}),
+    "UniversalTNO": (UniversalTNO, {"hidden_channels": 7, "n_layers": 2}),
+    "Transformer": (Transformer, {"hidden_channels": 6, "n_layers": 1, "n_heads": 3}),
+}
+BUFFERS = {
+    "input_mean": [0.3, -1.0], "input_scale": [2.0, 0.7], "output_mean": [5.0, 6.0, 7.0],
+    "output_scale": [0.1, 10.0, 3.0], "domain_lower": [-1.5], "domain_extent": [3.0],
+}  # fmt: skip
+
+
+def make(name, dtype=torch.float32):
+    """An operator with normalisation, as it is after training."""
+    torch.manual_seed(0)
+    kind, settings = OPERATORS[name]
+    operator = kind(dim=1, in_channels=2, out_channels=3, **settings).to(dtype)
+    for buffer, values in BUFFERS.items():
+        getattr(operator, buffer).copy_(torch.tensor(values, dtype=torch.float64))
+    return operator
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make("TNO").save_pretrained(tmp_path / "operator")
+    return tmp_path / "operator"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_operator_comes_back_as_it_was(name, dtype, tmp_path):
+    operator = make(name, dtype)
+    operator.save_pretrained(tmp_path / "a" / "b")
+    loaded = operformer.load(str(tmp_path / "a" / "b"))
+    assert type(loaded) is type(operator)
+    assert loaded.settings == operator.settings
+    assert not loaded.training
+    assert loaded.state_dict().keys() == operator.state_dict().keys()
+    for key, tensor in operator.state_dict().items():
+        torch.testing.assert_close(loaded.state_dict()[key], tensor, rtol=0, atol=0)
+    for buffer, values in BUFFERS.items():
+        torch.testing.assert_close(getattr(loaded, buffer), torch.tensor(values, dtype=dtype), rtol=0, atol=0)
+    grid = Grid.rectilinear([-1.5, -1.4, 0.0, 1.0, 1.5])
+    u = torch.randn(2, 2, 5, generator=torch.Generator().manual_seed(1), dtype=dtype)
+    torch.testing.assert_close(loaded(u, grid), operator(u, grid), rtol=0, atol=0)
+
+
+def test_two_files_are_written_and_nothing_in_them_can_run(folder):
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+    config = json.loads((folder / "config.json").read_text())
+    assert config["operator"] == "TNO"
+    assert config["settings"]["hidden_channels"] == 10
+    assert load_file(folder / "model.safetensors").keys() == make("TNO").state_dict().keys()
+
+
+def test_saving_again_replaces_what_was_there(folder):
+    other = make("UniversalTNO")
+    other.save_pretrained(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+    assert isinstance(operformer.load(folder), UniversalTNO)
+
+
+# Damage
+
+
+def edit_config(**changes):
+    def damage(folder):
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return damage
+
+
+def edit_settings(**changes):
+    def damage(folder):
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        config["settings"] |= changes
+        path.write_text(json.dumps(config))
+
+    return damage
+
+
+def edit_tensors(change):
+    def damage(folder):
+        tensors = load_file(folder / "model.safetensors")
+        change(tensors)
+        save_file(tensors, folder / "model.safetensors")
+
+    return damage
+
+
+def cut(name, keep):
+    def damage(folder):
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: int(keep * len(content))])
+
+    return damage
+
+
+def overwrite(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def remove(name):
+    return lambda folder: (folder / name).unlink()
+
+
+WEIGHT = "network.layers.1.attention.value.weight"
+
+
+@pytest.mark.parametrize(
+    ("damage", "file"),
+    [
+        pytest.param(remove("config.json"), "config.json", id="no config"),
+        pytest.param(remove("model.safetensors"), "model.safetensors", id="no weights"),
+        pytest.param(cut("model.safetensors", 0.5), "model.safetensors", id="half the weights"),
+        pytest.param(cut("model.safetensors", 0.001), "model.safetensors", id="a piece of the header"),
+        pytest.param(cut("model.safetensors", 0), "model.safetensors", id="empty weights"),
+        pytest.param(overwrite("model.safetensors", b"\xff" * 64), "model.safetensors", id="noise for weights"),
+        pytest.param(cut("config.json", 0.5), "config.json", id="half the config"),
+        pytest.param(cut("config.json", 0), "config.json", id="empty config"),
+        pytest.param(overwrite("config.json", b"\xff\xfe\x00"), "config.json", id="config is not text"),
+        pytest.param(overwrite("config.json", b"[1, 2]"), "config.json", id="config is a list"),
+        pytest.param(overwrite("config.json", b'{"operator": "TNO"}'), "config.json", id="no settings"),
+        pytest.param(edit_config(operator="FNO"), "config.json", id="unknown operator"),
+        pytest.param(edit_config(operator=None), "config.json", id="operator is null"),
+        pytest.param(edit_config(operator=["TNO"]), "config.json", id="operator is a list"),
+        pytest.param(edit_config(settings=7), "config.json", id="settings are a number"),
+        pytest.param(edit_settings(n_patches=13), "config.json", id="a setting too many"),
+        pytest.param(edit_settings(n_heads=3), "config.json", id="heads do not divide"),
+        pytest.param(edit_settings(n_layers="two"), "config.json", id="a word for a number"),
+        pytest.param(edit_settings(learnable_skips="no"), "config.json", id="a word for a truth value"),
+        pytest.param(edit_settings(hidden_channels=20), "model.safetensors", id="another width"),
+        pytest.param(edit_settings(n_layers=3), "model.safetensors", id="another depth"),
+        pytest.param(edit_tensors(lambda t: t.pop(WEIGHT)), "model.safetensors", id="a tensor too few"),
+        pytest.param(edit_tensors(lambda t: t.update(more=torch.ones(2))), "model.safetensors", id="a tensor too many"),
+        pytest.param(
+            edit_tensors(lambda t: t.update({WEIGHT: t[WEIGHT][:5].clone()})), "model.safetensors", id="a shape"
+        ),
+        pytest.param(edit_tensors(lambda t: t[WEIGHT][3].fill_(torch.nan)), WEIGHT, id="NaN"),
+        pytest.param(edit_tensors(lambda t: t["input_scale"].fill_(torch.inf)), "input_scale", id="infinity"),
+        pytest.param(edit_tensors(lambda t: t.update({WEIGHT: t[WEIGHT].int()})), "model.safetensors", id="integers"),
+    ],
+)
+def test_damage_is_told_in_one_line_that_names_the_file(folder, damage, file):
+    damage(folder)
+    with pytest.raises(DataError) as caught:
+        operformer.load(folder)
+    message = str(caught.value)
+    assert file in message
+    assert str(folder) in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("name", ["nowhere", "file"])
+def test_a_folder_that_is_none_is_told_in_one_line(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=f"there is no folder .*{name}") as caught:
+        operformer.load(tmp_path / name)
+    assert "\n" not in str(caught.value)
