@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import torch
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from operformer.learning.evaluation import Curves, Evaluation
 from operformer.report.tables import operator_name
@@ -15,9 +17,9 @@ from operformer.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TRUTH, PREDICTION, INPUT = "#1a1a1a", "#c2410c", "#475569"
+ERRORS = ("#7c3aed", "#0891b2", "#b45309")
 RUNS = ("#1d4ed8", "#d97706", "#047857", "#7c3aed")
 STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -33,57 +35,54 @@ STYLE: dict[Any, Any] = {
 
 @mpl.rc_context(STYLE)
 def samples_figure(run: Run, label: str) -> Figure:
-    """The test samples of median and of worst error on a grid: input, truth and prediction (Figure xtoyz)."""
+    """The test samples of median and of worst error on a grid: input, truth, prediction, error (Figure xtoyz)."""
     evaluation = run.evaluation(label)
     outputs = _output_names(run, evaluation)
-    figure = _figure(9.0, 1.9 * (1 + len(outputs)) + 0.4)
-    axes = figure.subplots(1 + len(outputs), 2, sharex=True, sharey="row", squeeze=False)
+    names = [_input_name(run), *outputs, "error"]
+    figure = _figure(9.0, 1.7 * len(names) + 0.5)
+    axes = figure.subplots(len(names), 2, sharex=True, sharey="row", squeeze=False)
     for column, (name, sample) in enumerate((("median", evaluation.median_sample), ("worst", evaluation.worst_sample))):
         _draw_sample(axes[:, column], sample, outputs, marked=not label.endswith("x"))
         axes[0, column].set_title(f"{name} error, {sample.error:.2%}", fontsize=10)
         axes[-1, column].set_xlabel("t")
-    _input_label(axes[0, 0], run)
-    for row, output in enumerate(outputs):
-        axes[1 + row, 0].set_ylabel(output)
-    axes[1, 1].legend(loc="upper right", fontsize=9)
+    for row, name in enumerate(names):
+        axes[row, 0].set_ylabel(name)
+    lines = axes[1, 0].get_legend_handles_labels()
+    figure.legend(*lines, loc="outside upper right", ncols=2, fontsize=9)
     return figure
 
 
 @mpl.rc_context(STYLE)
 def resolution_figure(runs: Sequence[Run]) -> Figure:
     """Relative L2 error against the number of points, without retraining (Figure superresolution_1d)."""
-    figure = _figure(7.2, 3.8)
+    figure = _figure(8.4, 3.8)
     axes = figure.subplots()
     for run, colour in zip(runs, RUNS, strict=False):
         uniform = [e for e in run.evaluations if e.label.endswith("x")]
         points = [e.points for e in uniform]
         low, high = ([_quantile(e, q) for e in uniform] for q in (0.1, 0.9))
+        name = operator_name(run)
         axes.fill_between(points, low, high, color=colour, alpha=0.12, lw=0)
-        axes.plot(points, [e.median for e in uniform], "o-", color=colour, label=f"{operator_name(run)}, median")
-        axes.plot(
-            points, [e.worst for e in uniform], "v:", color=colour, ms=5, lw=1, label=f"{operator_name(run)}, worst"
-        )
+        axes.plot(points, [e.median for e in uniform], "o-", color=colour, label=f"{name}, median")
+        axes.plot(points, [e.worst for e in uniform], "v:", color=colour, ms=5, lw=1, label=f"{name}, worst")
         for label, marker in (("irregular", "D"), ("graded", "s")):
-            there = [e for e in run.evaluations if e.label == label]
-            axes.plot(
-                [e.points for e in there],
-                [e.median for e in there],
-                marker,
-                color=colour,
-                mfc="white",
-                mew=1.6,
-                ms=8,
-                label=f"{operator_name(run)}, {label} grid, median" if there else None,
-            )
+            for there in (e for e in run.evaluations if e.label == label):
+                style: dict[str, Any] = {
+                    "color": colour,
+                    "mfc": "white",
+                    "mew": 1.6,
+                    "ms": 8,
+                    "ls": "none",
+                    "marker": marker,
+                }
+                axes.plot([there.points], [there.median], label=f"{name}, {label} grid, median", **style)
     trained = runs[0].evaluation("1x").points
-    axes.axvline(trained, color="#94a3b8", lw=1, ls="--")
-    axes.annotate(
-        "training grid", (trained, 1), (4, -10), xycoords=("data", "axes fraction"), textcoords="offset points"
-    )
-    axes.set(xscale="log", yscale="log", xlabel="number of points", ylabel="relative L2 error")
+    axes.axvline(trained, color="#94a3b8", lw=1, ls="--", zorder=0)
+    axes.set(xscale="log", yscale="log", xlabel=f"number of points (trained on {trained})", ylabel="relative L2 error")
     ticks = [e.points for e in runs[0].evaluations if e.label.endswith("x")]
-    axes.set_xticks(ticks, [str(t) for t in ticks])
-    axes.minorticks_off()
+    axes.set_xticks(ticks, [str(t) for t in ticks], minor=False)
+    axes.xaxis.set_minor_locator(NullLocator())
+    _percent_ticks(axes)
     axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
@@ -101,6 +100,7 @@ def training_figure(runs: Sequence[Run]) -> Figure:
             label=f"{operator_name(run)}, validation",
         )  # fmt: skip
     axes.set(yscale="log", xlabel="epoch", ylabel="relative error")
+    _percent_ticks(axes)
     axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
@@ -115,26 +115,37 @@ def to_svg(figure: Figure) -> str:
 
 def _figure(width: float, height: float) -> Figure:
     """A figure of its own, outside of pyplot's list of open ones."""
-    from matplotlib.figure import Figure
-
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def _draw_sample(axes: Any, sample: Curves, outputs: Sequence[str], marked: bool) -> None:
     dots: dict[str, Any] = {"marker": ".", "ms": 3} if marked else {}
     axes[0].plot(sample.x, sample.u[0], color=INPUT, lw=1.2, **dots)
-    for row in range(len(outputs)):
-        axes[1 + row].plot(sample.x, sample.z[row], color=TRUTH, lw=1.4, label="truth")
-        axes[1 + row].plot(sample.x, sample.prediction[row], "--", color=PREDICTION, lw=1.4, label="prediction", **dots)
+    for row, name in enumerate(outputs):
+        truth, prediction = sample.z[row], sample.prediction[row]
+        axes[1 + row].plot(sample.x, truth, color=TRUTH, lw=1.4, label="truth")
+        axes[1 + row].plot(sample.x, prediction, "--", color=PREDICTION, lw=1.4, label="prediction", **dots)
+        error = [p - t for p, t in zip(prediction, truth, strict=True)]
+        axes[-1].plot(sample.x, error, color=ERRORS[row], lw=1.2, label=name, **dots)
+    if len(outputs) > 1:
+        axes[-1].legend(fontsize=8, loc="lower left", ncols=len(outputs))
 
 
 def _output_names(run: Run, evaluation: Evaluation) -> list[str]:
     named = getattr(run.experiment.problem, "recover", None)
-    return list(named) if named else [f"z{k}" for k in range(len(evaluation.median_sample.z))]
+    count = len(evaluation.median_sample.z)
+    return list(named) if named else [f"output z{k + 1}" if count > 1 else "output z" for k in range(count)]
 
 
-def _input_label(axes: Axes, run: Run) -> None:
-    axes.set_ylabel("input x" if hasattr(run.experiment.problem, "recover") else "input u")
+def _input_name(run: Run) -> str:
+    return "input x" if hasattr(run.experiment.problem, "recover") else "input u"
+
+
+def _percent_ticks(axes: Axes) -> None:
+    """Errors as percentages on a logarithmic axis, also where it spans less than a decade."""
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _quantile(evaluation: Evaluation, q: float) -> float:

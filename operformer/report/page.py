@@ -54,8 +54,8 @@ def summary(runs: Sequence[Run]) -> list[str]:
         trained = run.evaluation("1x").median
         uniform = max(e.median for e in run.evaluations if e.label.endswith("x")) / trained
         sentence = (
-            f"{operator_name(run)}: median error {trained:.2%} on the grid it was trained on; at half to double that "
-            f"resolution at most {uniform:.2f} times as much"
+            f"{_capitalised(operator_name(run))}: median error {trained:.2%} on the grid it was trained on; "
+            f"at half to double that resolution at most {uniform:.2f} times as much"
         )
         irregular = [e for e in run.evaluations if not e.label.endswith("x")]
         rest = "; ".join(f"{e.median / trained:.2f} times on the {e.label} grid" for e in irregular)
@@ -73,7 +73,7 @@ def _pictures(runs: Sequence[Run]) -> list[Picture]:
         for run in runs:
             if (label == "1x" and run is not runs[0]) or label not in {e.label for e in run.evaluations}:
                 continue
-            where = f"{operator_name(run)} on the {grid_name(label)}{DESCRIPTIONS[label]}"
+            where = f"{_capitalised(operator_name(run))} on the {grid_name(label)}{DESCRIPTIONS[label]}"
             caption = f"{where}: the test samples of median and of worst error."
             pictures.append(_picture(samples_figure(run, label), caption))
     pictures.append(_picture(training_figure(runs), "Training: loss and validation error by epoch."))
@@ -83,3 +83,7 @@ def _pictures(runs: Sequence[Run]) -> list[Picture]:
 def _picture(figure: object, caption: str) -> Picture:
     svg = to_svg(figure)  # type: ignore[arg-type]
     return Picture("data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode(), caption)
+
+
+def _capitalised(text: str) -> str:
+    return text[0].upper() + text[1:]
