@@ -64,7 +64,7 @@ def train(
     Parameters
     ----------
     experiment
-        lorenz-y, lorenz-yz, controlled-ode, or a .toml file.
+        lorenz-y, lorenz-yz, lorenz-yz-invariant, controlled-ode, or a .toml file.
     out
         The folder of the run; runs/NAME if not given.
     scale

@@ -135,6 +135,8 @@ def _scales(name: str, problem: Problem, **operator: Any) -> dict[Scale, Experim
 EXPERIMENTS: dict[str, dict[Scale, Experiment]] = {
     "lorenz-y": _scales("lorenz-y", Lorenz63(recover=("y",))),
     "lorenz-yz": _scales("lorenz-yz", Lorenz63(recover=("y", "z"), initial=True), initial_channels=2),
+    # Paper: a second lift for y(0) and z(0). As ordinary constant channels they make the operator resolution-free.
+    "lorenz-yz-invariant": _scales("lorenz-yz-invariant", Lorenz63(recover=("y", "z"), initial=True)),
     "controlled-ode": _scales("controlled-ode", ControlledODE()),
 }
 
