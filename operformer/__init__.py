@@ -1,16 +1,18 @@
 """Transformers that act on functions: continuum attention and the neural operators built on it."""
 
 from operformer.domain import Grid, voronoi_weights
-from operformer.operators import TNO, Operator, Transformer, UniversalTNO, attention, load, set_precision
+from operformer.operators import FANO, TNO, Operator, Transformer, UniversalTNO, ViTNO, attention, load, set_precision
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "FANO",
     "TNO",
     "Grid",
     "Operator",
     "Transformer",
     "UniversalTNO",
+    "ViTNO",
     "attention",
     "load",
     "set_precision",

@@ -65,8 +65,11 @@ class Grid:
         return _tensor_product(axes, axis_weights, box, kind, has_equal_weights=kind != "nodes")
 
     @staticmethod
-    def rectilinear(*axes: Tensor | Sequence[float]) -> Grid:
-        """The tensor product of axes with any spacing, in any order; trapezoidal weights; D reaches from end to end."""
+    def rectilinear(*axes: Tensor | Sequence[float], bounds: GivenBounds | None = None) -> Grid:
+        """The tensor product of axes with any spacing, in any order; trapezoidal weights.
+
+        ``bounds=None`` reaches from end to end; otherwise the outermost points also stand for what lies beyond them.
+        """
         if not axes:
             raise UsageError("a rectilinear grid needs at least one axis: got none")
         given = [torch.as_tensor(axis, dtype=torch.float64) for axis in axes]
@@ -77,8 +80,17 @@ class Grid:
                 raise UsageError(f"axis {k} holds values that are not finite; remove them")
             if len(torch.unique(axis)) < len(axis):
                 raise UsageError(f"axis {k} holds a value twice; keep one of each")
-        box = tuple((float(axis.min()), float(axis.max())) for axis in given)
-        return _tensor_product(given, [trapezoidal_weights(axis) for axis in given], box, "rectilinear", False)
+        ends = tuple((float(axis.min()), float(axis.max())) for axis in given)
+        box = ends if bounds is None else checked_bounds(bounds, len(given))
+        axis_weights = []
+        for k, (axis, (first, last), (lower, upper)) in enumerate(zip(given, ends, box, strict=True)):
+            if first < lower or last > upper:
+                raise UsageError(f"axis {k} reaches from {first} to {last}, outside the bounds {(lower, upper)}")
+            weights = trapezoidal_weights(axis)
+            weights[axis.argmin()] += first - lower
+            weights[axis.argmax()] += upper - last
+            axis_weights.append(weights)
+        return _tensor_product(given, axis_weights, box, "rectilinear", False)
 
     @staticmethod
     def scattered(

@@ -95,6 +95,12 @@ class Operator(nn.Module, ABC):
         return grid
 
 
+def constructor_settings(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a constructor, from its locals(), as plain values that JSON can hold."""
+    given = {name: value for name, value in arguments.items() if name not in ("self", "__class__")}
+    return {name: list(value) if isinstance(value, list | tuple) else value for name, value in given.items()}
+
+
 def _channelwise(values: Tensor, n_axes: int) -> Tensor:
     return values.reshape(-1, *[1] * n_axes)
 

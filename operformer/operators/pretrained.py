@@ -11,12 +11,20 @@ from torch import Tensor
 
 from operformer.errors import DataError, UsageError
 from operformer.files import read_bytes, read_json
+from operformer.operators.fano import FANO
 from operformer.operators.operator import Operator
 from operformer.operators.tno import TNO, UniversalTNO
 from operformer.operators.transformer import Transformer
+from operformer.operators.vitno import ViTNO
 from operformer.settings import choose, construct
 
-OPERATORS: dict[str, type[Operator]] = {"TNO": TNO, "UniversalTNO": UniversalTNO, "Transformer": Transformer}
+OPERATORS: dict[str, type[Operator]] = {
+    "TNO": TNO,
+    "UniversalTNO": UniversalTNO,
+    "ViTNO": ViTNO,
+    "FANO": FANO,
+    "Transformer": Transformer,
+}
 
 
 def load(folder: str | Path) -> Operator:

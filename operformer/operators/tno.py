@@ -18,7 +18,7 @@ from operformer.operators.encoder import (
     TwoLayerMap,
     is_start,
 )
-from operformer.operators.operator import Operator
+from operformer.operators.operator import Operator, constructor_settings
 
 
 class TNO(Operator):
@@ -39,16 +39,7 @@ class TNO(Operator):
         initial_channels: int = 0,
         learnable_skips: bool = False,
     ) -> None:
-        settings = {
-            "dim": dim,
-            "in_channels": in_channels,
-            "out_channels": out_channels,
-            "hidden_channels": hidden_channels,
-            "n_layers": n_layers,
-            "n_heads": n_heads,
-            "initial_channels": initial_channels,
-            "learnable_skips": learnable_skips,
-        }
+        settings = constructor_settings(locals())
         super().__init__(dim, in_channels, out_channels, settings)
         self.network = pointwise_network(
             dim, in_channels, out_channels, hidden_channels, n_layers, n_heads, initial_channels, learnable_skips
@@ -73,13 +64,7 @@ class UniversalTNO(Operator):
     def __init__(
         self, dim: int, in_channels: int, out_channels: int, hidden_channels: int = 128, n_layers: int = 1
     ) -> None:
-        settings = {
-            "dim": dim,
-            "in_channels": in_channels,
-            "out_channels": out_channels,
-            "hidden_channels": hidden_channels,
-            "n_layers": n_layers,
-        }
+        settings = constructor_settings(locals())
         super().__init__(dim, in_channels, out_channels, settings)
         layers = [
             EncoderLayer(SelfAttention(hidden_channels), hidden_channels, learnable_skips=True, normalised=False)

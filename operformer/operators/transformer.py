@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from operformer.domain import Grid
-from operformer.operators.operator import Operator
+from operformer.operators.operator import Operator, constructor_settings
 from operformer.operators.tno import apply_pointwise, pointwise_network
 
 
@@ -25,14 +25,7 @@ class Transformer(Operator):
         n_layers: int = 6,
         n_heads: int = 8,
     ) -> None:
-        settings = {
-            "dim": dim,
-            "in_channels": in_channels,
-            "out_channels": out_channels,
-            "hidden_channels": hidden_channels,
-            "n_layers": n_layers,
-            "n_heads": n_heads,
-        }
+        settings = constructor_settings(locals())
         super().__init__(dim, in_channels, out_channels, settings)
         self.network = pointwise_network(dim, in_channels, out_channels, hidden_channels, n_layers, n_heads)
 

@@ -1,0 +1,121 @@
+"""Complex Fourier modes from real coefficients (Definition FourierIntegralOperator_final).
+
+Analysis axis by axis gives products of cosines and sines. A translation-invariant operator acts on cos(2 pi k . x) and
+sin(2 pi k . x) with k in Z^d, pair by pair; these are sums of 2^(d-1) products: cos(a + b) = cos a cos b - sin a sin b.
+Of k and -k one is enough for real functions, so (2 m - 1)^d real numbers are all there is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from math import prod, sqrt
+
+import torch
+from torch import Tensor
+
+from operformer.domain.basis import Basis
+from operformer.domain.transform import all_modes
+
+
+@dataclass(frozen=True, eq=False)
+class Modes:
+    """Blocks that an integral operator acts on: (cos, sin) of one wave number, or one function of a real basis.
+
+    Every entry of a block (K, q) is a signed sum of coefficients; the map is an isometry, so its adjoint, a signed sum
+    of entries for each coefficient, leads back. q = 2 for bases with pairs, 1 for others.
+    """
+
+    wave_numbers: tuple[tuple[int, ...], ...]
+    n_entries: int  # q
+    terms: Tensor  # (K q, r), which coefficients
+    signs: Tensor
+    adjoint_terms: Tensor  # (sizes, r), which entries
+    adjoint_signs: Tensor
+
+    @property
+    def count(self) -> int:
+        """K, the number of blocks."""
+        return len(self.wave_numbers)
+
+    def gather(self, coefficients: Tensor) -> Tensor:
+        """(rows, sizes, c) -> (K, q, rows, c)."""
+        entries = _signed_sum(coefficients.transpose(0, 1), self.terms, self.signs)
+        return entries.unflatten(0, (self.count, self.n_entries))
+
+    def scatter(self, blocks: Tensor) -> Tensor:
+        """(K, q, rows, c) -> (rows, sizes, c)."""
+        return _signed_sum(blocks.flatten(0, 1), self.adjoint_terms, self.adjoint_signs).transpose(0, 1)
+
+
+@cache
+def make_modes(basis: Basis, n_modes: tuple[int, ...]) -> Modes:
+    """The blocks of a basis with so many modes along each axis."""
+    if not basis.has_pairs:
+        terms = torch.arange(prod(n_modes)).unsqueeze(-1)
+        signs = torch.ones_like(terms, dtype=torch.float64)
+        return Modes(tuple(all_modes(n_modes)), 1, terms, signs, terms, signs)
+    wave_numbers, entries = [], []
+    for k in all_modes(n_modes):
+        for direction in _directions(k):
+            wave_numbers.append(tuple(s * kj for s, kj in zip(direction, k, strict=True)))
+            entries += [_expansion(k, direction, n_modes, is_sine) for is_sine in (False, True)]
+    adjoint: list[list[tuple[int, float]]] = [[] for _ in range(prod(2 * m for m in n_modes))]
+    for number, entry in enumerate(entries):
+        for index, sign in entry:
+            adjoint[index].append((number, sign))
+    return Modes(tuple(wave_numbers), 2, *_table(entries), *_table(adjoint))
+
+
+def _signed_sum(source: Tensor, terms: Tensor, signs: Tensor) -> Tensor:
+    """sum_r signs[:, r] source[terms[:, r]]: (n, rows, c) -> (len(terms), rows, c)."""
+    terms, signs = terms.to(source.device), signs.to(source)
+    total = source[terms[:, 0]] * signs[:, 0, None, None]
+    for r in range(1, terms.shape[1]):
+        total = torch.addcmul(total, source[terms[:, r]], signs[:, r, None, None])
+    return total
+
+
+def _table(sums: list[list[tuple[int, float]]]) -> tuple[Tensor, Tensor]:
+    """Indices and signs as tensors, short sums padded with zeros."""
+    longest = max(map(len, sums))
+    padded = [[*terms, *[(0, 0.0)] * (longest - len(terms))] for terms in sums]
+    indices = torch.tensor([[index for index, _ in terms] for terms in padded])
+    return indices, torch.tensor([[sign for _, sign in terms] for terms in padded], dtype=torch.float64)
+
+
+def _directions(k: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The signs that make different waves of |k|, one of each pair of opposite ones."""
+    found = []
+    for signs in product((1, -1), repeat=len(k)):
+        moving = [sign for sign, kj in zip(signs, k, strict=True) if kj]
+        resting = [sign for sign, kj in zip(signs, k, strict=True) if not kj]
+        if all(sign == 1 for sign in resting) and (not moving or moving[0] == 1):
+            found.append(signs)
+    return found
+
+
+def _expansion(
+    k: tuple[int, ...], direction: tuple[int, ...], n_modes: tuple[int, ...], is_sine: bool
+) -> list[tuple[int, float]]:
+    """cos or sin of sum_j s_j a_j as a sum over products of cos a_j and sin a_j: flat indices and factors.
+
+    exp(i sum_j s_j a_j) = prod_j (cos a_j + i s_j sin a_j): a product with n sines has the factor i^n prod s_j.
+    """
+    d = len(k)
+    n_moving = sum(kj > 0 for kj in k)
+    norm = 1 / sqrt(2 ** max(n_moving - 1, 0))
+    entries: list[tuple[int, float]] = []
+    for sines in product((0, 1), repeat=d):
+        n_sines = sum(sines)
+        if n_sines % 2 != int(is_sine):
+            continue
+        sign = (-1.0) ** (n_sines // 2) * prod(s for s, b in zip(direction, sines, strict=True) if b)
+        if any(b and not kj for b, kj in zip(sines, k, strict=True)):
+            continue  # sin 0
+        index = 0
+        for kj, b, m in zip(k, sines, n_modes, strict=True):
+            index = index * 2 * m + 2 * kj + b
+        entries.append((index, sign * norm))
+    return entries

@@ -1,0 +1,229 @@
+"""The partition of D into congruent patches, and functions on them (Section 3, equations reshape and unshape).
+
+A patch has points and weights of its own. Where the grid divides evenly (cells and periodic grids), every patch has the
+same ones and S_reshape is a reshape; elsewhere patches are padded with points of weight zero to a common size. A point
+on a face that two patches share belongs to both, and S'_reshape takes the mean of its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from operformer.domain.grid import Grid
+from operformer.errors import UsageError
+
+# Points nearer to a face than this part of a patch lie on it.
+ON_FACE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class AxisPatches:
+    """The points of one axis, patch by patch (P, m): their index on the axis, coordinate in [0, 1], and weight.
+
+    Weights sum to 1 in every patch; padding is not ``is_real`` and has weight zero. ``is_even``: no padding, no shared
+    points, and the same coordinates and weights in every patch, which then stand once, as (1, m).
+    """
+
+    members: Tensor
+    local: Tensor
+    weights: Tensor
+    is_real: Tensor
+    is_even: bool
+
+
+@dataclass(frozen=True, eq=False)
+class TensorPatches:
+    """The patches of a tensor product: (batch, *shape, c) as functions on one patch, (batch, P, *points, c)."""
+
+    n_patches: tuple[int, ...]
+    shape: tuple[int, ...]
+    axes: tuple[AxisPatches, ...]
+
+    @property
+    def local_shape(self) -> tuple[int, ...]:
+        """The shape of the points of one patch."""
+        return tuple(axis.members.shape[-1] for axis in self.axes)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether S_reshape is a reshape."""
+        return all(axis.is_even for axis in self.axes)
+
+    @property
+    def has_common_points(self) -> bool:
+        """Whether every patch has the same points, so that functions on patches can be compared point by point."""
+        return all(_rows_agree(axis) for axis in self.axes)
+
+    @property
+    def is_present(self) -> Tensor | None:
+        """Which patches hold points: None, that is all of them."""
+        return None
+
+    def split(self, u: Tensor) -> Tensor:
+        """S_reshape: (batch, *shape, c) -> (batch, P, *points, c)."""
+        if not self.is_even:
+            return _gather(u, self._flat("members"), self.local_shape, len(self.shape))
+        d = len(self.shape)
+        for k, count in enumerate(self.n_patches):
+            u = u.unflatten(1 + 2 * k, (count, -1))
+        return u.permute(0, *range(1, 2 * d, 2), *range(2, 2 * d + 1, 2), -1).flatten(1, d)
+
+    def join(self, v: Tensor) -> Tensor:
+        """S'_reshape: (batch, P, *points, c) -> (batch, *shape, c)."""
+        if not self.is_even:
+            return _average(v, self._flat("members"), self._flat("is_real"), self.shape)
+        d = len(self.shape)
+        order = [axis for k in range(d) for axis in (1 + k, 1 + d + k)]
+        return v.unflatten(1, self.n_patches).permute(0, *order, -1).reshape(len(v), *self.shape, v.shape[-1])
+
+    def _flat(self, name: Literal["members", "is_real"]) -> Tensor:
+        """The points of all axes together, flattened (P, M): which point of the grid they are, or whether they are."""
+        flat = torch.zeros(1, 1, dtype=torch.long, device=self.axes[0].members.device)
+        for axis, size in zip(self.axes, self.shape, strict=True):
+            rows = axis.members if name == "members" else 1 - axis.is_real.long()
+            size = size if name == "members" else 1
+            flat = (flat[:, None, :, None] * size + rows[None, :, None, :]).flatten(2).flatten(0, 1)
+        return flat if name == "members" else flat == 0
+
+
+@dataclass(frozen=True, eq=False)
+class ScatteredPatches:
+    """The patches of scattered points: (batch, N, c) as (batch, P, M, c), M the most points that a patch holds.
+
+    ``members``, ``weights`` and ``is_real`` are (P, M), ``local`` is (P, M, d). A patch that holds no weight is not
+    ``is_present``.
+    """
+
+    n_patches: tuple[int, ...]
+    shape: tuple[int, ...]
+    members: Tensor
+    local: Tensor
+    weights: Tensor
+    is_real: Tensor
+    is_present: Tensor
+
+    @property
+    def local_shape(self) -> tuple[int, ...]:
+        """The shape of the points of one patch."""
+        return (self.members.shape[-1],)
+
+    @property
+    def has_common_points(self) -> bool:
+        """Scattered points lie where they lie."""
+        return False
+
+    def split(self, u: Tensor) -> Tensor:
+        """S_reshape: (batch, N, c) -> (batch, P, M, c)."""
+        return _gather(u, self.members, self.local_shape, 1)
+
+    def join(self, v: Tensor) -> Tensor:
+        """S'_reshape: (batch, P, M, c) -> (batch, N, c)."""
+        return _average(v, self.members, self.is_real, self.shape)
+
+
+Patches = TensorPatches | ScatteredPatches
+
+
+def make_patches(grid: Grid, n_patches: Sequence[int]) -> Patches:
+    """The patches of a grid, so many along each axis."""
+    counts = tuple(n_patches)
+    if len(counts) != grid.dim:
+        raise UsageError(f"n_patches must have one number for each axis: got {counts} for dimension {grid.dim}")
+    if grid.axes is None:
+        return _scattered_patches(grid, counts)
+    axes = tuple(_axis_patches(grid, k, count) for k, count in enumerate(counts))
+    return TensorPatches(counts, grid.shape, axes)
+
+
+def _axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
+    axis = grid.axes[k] if grid.axes is not None else grid.points[:, k]
+    n, device = len(axis), axis.device
+    if count > n:
+        raise UsageError(f"axis {k} has {n} points for {count} patches; use at most {n} patches or a finer grid")
+    if grid.kind in ("cells", "periodic") and n % count == 0:
+        m = n // count
+        offset = 0.5 if grid.kind == "cells" else 0.0
+        local = (torch.arange(m, dtype=torch.float64, device=device) + offset) / m
+        weights = torch.full((1, m), 1 / m, dtype=torch.float64, device=device)
+        members = torch.arange(n, device=device).unflatten(0, (count, m))
+        return AxisPatches(members, local[None], weights, torch.ones_like(members, dtype=torch.bool), is_even=True)
+    lower, upper = grid.bounds[k]
+    position, index = count * (axis - lower) / (upper - lower), torch.arange(n, device=device)
+    if grid.kind == "periodic":
+        # The upper end of D is its lower end.
+        position, index = torch.cat([position, position[:1] + count]), torch.cat([index, index[:1]])
+    order = torch.argsort(position)
+    return _padded(position[order], index[order], k, count)
+
+
+def _padded(position: Tensor, index: Tensor, k: int, count: int) -> AxisPatches:
+    """Patches of the sorted positions in [0, count], padded to the size of the largest."""
+    patch = torch.arange(count, dtype=torch.float64, device=position.device)
+    first = torch.searchsorted(position, patch - ON_FACE)
+    beyond = torch.searchsorted(position, patch + 1 + ON_FACE, right=True)
+    sizes = beyond - first
+    if int(sizes.min()) < 1:
+        raise UsageError(
+            f"patch {int(sizes.argmin())} of {count} along axis {k} holds no point; use fewer patches or a finer grid"
+        )
+    slots = torch.arange(int(sizes.max()), device=position.device)
+    chosen = first[:, None] + torch.minimum(slots, sizes[:, None] - 1)
+    local = (position[chosen] - patch[:, None]).clamp(0, 1)
+    # Each point stands for the part of the patch that is nearest to it: the trapezoid where both ends are points.
+    middles = (local[:, 1:] + local[:, :-1]) / 2
+    real = slots < sizes[:, None]
+    left = torch.cat([torch.zeros_like(local[:, :1]), middles], 1)
+    is_last = slots == sizes[:, None] - 1
+    right = torch.where(is_last, 1.0, torch.cat([middles, torch.ones_like(local[:, :1])], 1))
+    weights = torch.where(real, right - left, 0.0)
+    return AxisPatches(index[chosen], local, weights, real, is_even=False)
+
+
+def _scattered_patches(grid: Grid, counts: tuple[int, ...]) -> ScatteredPatches:
+    """Each point lies in one patch. Its weight is the grid's, scaled so that the weights of a patch sum to 1."""
+    box = torch.tensor(grid.bounds, dtype=torch.float64, device=grid.points.device)
+    per_axis = torch.tensor(counts, dtype=torch.float64, device=box.device)
+    position = (grid.points - box[:, 0]) / (box[:, 1] - box[:, 0]) * per_axis
+    cell = torch.minimum(position.floor(), per_axis - 1)
+    number = torch.zeros(len(position), dtype=torch.long, device=box.device)
+    for k, count in enumerate(counts):
+        number = number * count + cell[:, k].long()
+    sizes = torch.bincount(number, minlength=prod(counts))
+    order = torch.argsort(number, stable=True)
+    start = torch.cumsum(sizes, 0) - sizes
+    slots = torch.arange(int(sizes.max()), device=box.device)
+    places = (start[:, None] + torch.minimum(slots, (sizes[:, None] - 1).clamp(min=0))).clamp(max=len(order) - 1)
+    members = order[places]
+    real = slots < sizes[:, None]
+    weights = torch.where(real, grid.weights[members], 0.0)
+    total = weights.sum(1, keepdim=True)
+    weights = torch.where(total > 0, weights / torch.where(total > 0, total, 1.0), 0.0)
+    local = (position - cell)[members].clamp(0, 1)
+    return ScatteredPatches(counts, grid.shape, members, local, weights, real, is_present=total[:, 0] > 0)
+
+
+def _gather(u: Tensor, members: Tensor, local_shape: tuple[int, ...], n_axes: int) -> Tensor:
+    return u.flatten(1, n_axes)[:, members.to(u.device)].unflatten(2, local_shape)
+
+
+def _average(v: Tensor, members: Tensor, is_real: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The mean, at each point of the grid, of its values in the patches that hold it."""
+    places = is_real.flatten().nonzero().flatten()
+    owners, order = torch.sort(members.flatten()[places], stable=True)
+    counts = torch.bincount(owners, minlength=prod(shape))
+    start = torch.cumsum(counts, 0) - counts
+    copy = torch.arange(int(counts.max()), device=counts.device)
+    chosen = places[order][start[:, None] + torch.minimum(copy, counts[:, None] - 1)]
+    shares = ((copy < counts[:, None]) / counts[:, None]).to(v)
+    flat = v.flatten(1, v.ndim - 2)
+    return (flat[:, chosen.to(v.device)] * shares.unsqueeze(-1)).sum(2).unflatten(1, shape)
+
+
+def _rows_agree(axis: AxisPatches) -> bool:
+    return bool((axis.local - axis.local[:1]).abs().max() <= ON_FACE) and bool(axis.is_real.all())

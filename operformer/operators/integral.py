@@ -1,0 +1,151 @@
+"""Integral operators (Definitions int_op and FourierIntegralOperator_final)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from operformer.domain import Grid
+from operformer.domain.basis import Basis, Cosine, ExtendedFourier, Fourier, Legendre
+from operformer.domain.fourier import make_modes
+from operformer.domain.patches import make_patches
+from operformer.domain.transform import Transform, make_transform
+from operformer.errors import UsageError
+from operformer.operators.encoder import two_layers
+
+BasisName = Literal["fourier", "cosine", "legendre"]
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The modes that an integral operator keeps: m_j along axis j, |k_j| < m_j."""
+
+    basis: Basis
+    n_modes: tuple[int, ...]
+
+
+class SpectralMixing(nn.Module):
+    """R(k) u_k for every kept wave number k: the Fourier transform of a real kernel, R(-k) = conj R(k).
+
+    Weights are real: one matrix for k = 0 and two, real and imaginary part, for each pair of k and -k, which makes
+    (2 m - 1)^d in all. In a real basis there is one matrix for each function.
+    """
+
+    def __init__(self, spectrum: Spectrum, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        modes = make_modes(spectrum.basis, spectrum.n_modes)
+        self.has_pairs = modes.n_entries == 2
+        # As large as in nn.Linear; real and imaginary part share it.
+        bound = 1 / sqrt(in_channels * modes.n_entries)
+        self.real = nn.Parameter(torch.empty(modes.count, in_channels, out_channels).uniform_(-bound, bound))
+        if self.has_pairs:
+            self.imaginary = nn.Parameter(
+                torch.empty(modes.count - 1, in_channels, out_channels).uniform_(-bound, bound)
+            )
+
+    def forward(self, blocks: Tensor) -> Tensor:
+        """(K, q, rows, in_channels) -> (K, q, rows, out_channels)."""
+        if not self.has_pairs:
+            return torch.matmul(blocks, self.real.unsqueeze(1))
+        # The first wave number is k = 0, whose coefficient is real.
+        imaginary = nn.functional.pad(self.imaginary, (0, 0, 0, 0, 1, 0))
+        weights = torch.cat([self.real, imaginary], -1)
+        product = torch.bmm(blocks.flatten(1, 2), weights).unflatten(1, blocks.shape[1:3])
+        by_real, by_imaginary = product.chunk(2, -1)
+        # (a + i b)(c - i s) = (a c + b s) - i (a s - b c)
+        cosine = by_real[:, 0] + by_imaginary[:, 1]
+        sine = by_real[:, 1] - by_imaginary[:, 0]
+        return torch.stack([cosine, sine], 1)
+
+
+class FourierIntegralOperator(nn.Module):
+    """(W u)(x) = F^-1(R . F u)(x) on each patch (Definition FourierIntegralOperator_final).
+
+    Coefficients, integrals over the patch, stand in place of FFT bins, so the operator does not depend on the grid. In
+    another basis than Fourier's R is diagonal in that one.
+    """
+
+    def __init__(self, spectrum: Spectrum, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.spectrum = spectrum
+        self.mixing = SpectralMixing(spectrum, in_channels, out_channels)
+
+    def forward(self, v: Tensor, transform: Transform) -> Tensor:
+        """(batch, P, *points, in_channels) -> (batch, P, *points, out_channels)."""
+        return transform.synthesise(map_coefficients(self.mixing, transform.analyse(v), self.spectrum))
+
+
+class SpectralResidual(nn.Module):
+    """z + W z, W a Fourier integral operator on all of D: the last layer of the experiments (64 modes, Section 6.2)."""
+
+    def __init__(self, dim: int, channels: int, n_modes: int) -> None:
+        super().__init__()
+        self.spectrum = Spectrum(Fourier(), (n_modes,) * dim)
+        self.operator = FourierIntegralOperator(self.spectrum, channels, channels)
+
+    def forward(self, z: Tensor, grid: Grid) -> Tensor:
+        """(batch, *shape, channels) -> the same."""
+        patches = make_patches(grid, (1,) * grid.dim)
+        transform = make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, z)
+        return z + patches.join(self.operator(patches.split(z), transform))
+
+
+class KernelIntegralOperator(nn.Module):
+    """(W u)(x) = int_D kappa(x, y) u(y) dy, kappa a small network, by the grid's quadrature (Definition int_op).
+
+    It holds a matrix for every pair of points: the fallback where a kernel is not periodic, and what the Fourier form
+    is compared with.
+    """
+
+    def __init__(self, dim: int, in_channels: int, out_channels: int, hidden_channels: int = 32) -> None:
+        super().__init__()
+        self.shape = (out_channels, in_channels)
+        self.kernel = two_layers(2 * dim, hidden_channels, out_channels * in_channels)
+
+    def forward(self, u: Tensor, grid: Grid, query: Grid | None = None) -> Tensor:
+        """(batch, *shape, in_channels) -> (batch, *shape, out_channels), or on the points of ``query``."""
+        return apply_kernel(self._evaluate, u, grid, query)
+
+    def _evaluate(self, x: Tensor, y: Tensor) -> Tensor:
+        pairs = torch.cat([x.unsqueeze(1).expand(-1, len(y), -1), y.unsqueeze(0).expand(len(x), -1, -1)], -1)
+        return self.kernel(pairs).unflatten(-1, self.shape)
+
+
+def apply_kernel(
+    kernel: Callable[[Tensor, Tensor], Tensor], u: Tensor, grid: Grid, query: Grid | None = None
+) -> Tensor:
+    """sum_j w_j kappa(x_i, y_j) u(y_j), where kappa maps (n, d) and (m, d) to (n, m, r', r)."""
+    there = grid if query is None else query
+    x, y = (g.points.reshape(-1, g.dim).to(u) for g in (there, grid))
+    weighted = u.flatten(1, grid.n_axes) * grid.weights.reshape(-1, 1).to(u)
+    return torch.einsum("ijrs,bjs->bir", kernel(x, y), weighted).unflatten(1, there.shape)
+
+
+def map_coefficients(mixing: nn.Module, coefficients: Tensor, spectrum: Spectrum) -> Tensor:
+    """A map of blocks, applied to flat coefficients (batch, P, sizes, c)."""
+    modes = make_modes(spectrum.basis, spectrum.n_modes)
+    mixed = mixing(modes.gather(coefficients.flatten(0, 1)))
+    return modes.scatter(mixed).unflatten(0, coefficients.shape[:2])
+
+
+def make_spectrum(
+    name: BasisName, periodic_extension: bool, n_modes: int | Sequence[int], n_patches: Sequence[int]
+) -> Spectrum:
+    """The spectrum of a patched operator, after its settings were compared with each other."""
+    dim = len(n_patches)
+    modes = (n_modes,) * dim if isinstance(n_modes, int) else tuple(n_modes)
+    if len(modes) != dim:
+        raise UsageError(f"n_modes must be one number or one for each of {dim} axes: got {n_modes}")
+    if any(not isinstance(m, int) or m < 1 for m in modes):
+        raise UsageError(f"n_modes must be at least 1, the mean of a patch: got {n_modes}")
+    bases: dict[str, Basis] = {"fourier": Fourier(), "cosine": Cosine(), "legendre": Legendre()}
+    if name not in bases:
+        raise UsageError(f"basis must be one of {', '.join(bases)}: got {name!r}")
+    if periodic_extension and name != "fourier":
+        raise UsageError(f'periodic_extension goes with basis="fourier": got {name!r}, which needs none')
+    return Spectrum(ExtendedFourier() if periodic_extension else bases[name], modes)

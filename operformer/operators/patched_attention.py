@@ -1,0 +1,120 @@
+"""Attention between patches, pointwise and in coefficient space (Section 3, Definitions patch_attention, d:9, d:10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from operformer.domain.fourier import make_modes
+from operformer.domain.transform import Transform
+from operformer.operators.attention import check_heads
+from operformer.operators.integral import SpectralMixing, Spectrum
+
+
+def patched_attention(
+    query: Tensor, key: Tensor, value: Tensor, weights: Tensor, is_present: Tensor | None = None
+) -> Tensor:
+    """E_{k ~ q(.; u, v, j)}[V v(k)], q(k) ~ exp <Q u(j), K v(k)>_{L2(D')} (Definitions patch_attention and d:10).
+
+    Functions on patches: query (..., P, M, d_k), key (..., O, M, d_k), value (..., O, M, d_v) -> (..., P, M, d_v). The
+    inner product is the quadrature with ``weights`` (M,), the volumes of the cells. Patches that are not ``is_present``
+    (O,) are not attended to.
+    """
+    scores = (query * weights.to(query).unsqueeze(-1)).flatten(-2) @ key.flatten(-2).transpose(-1, -2)
+    return average_patches(scores, value.flatten(-2), is_present).unflatten(-1, value.shape[-2:])
+
+
+def average_patches(scores: Tensor, value: Tensor, is_present: Tensor | None) -> Tensor:
+    """sum_k p(k) V v(k) with p = softmax of the scores: (..., P, O), (..., O, n) -> (..., P, n).
+
+    Patches are few and functions on them long, so the scores are kept: fused kernels are for the opposite case.
+    """
+    if is_present is not None:
+        scores = scores.masked_fill(~is_present.to(scores.device), -torch.inf)
+    return torch.softmax(scores, -1) @ value
+
+
+@dataclass(frozen=True, eq=False)
+class CommonPoints:
+    """What pointwise patched attention knows of the grid: the weights (M,) of the points that all patches have."""
+
+    weights: Tensor  # they sum to |D'|, D scaled to the unit cube
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """What attention in coefficient space knows of the grid: how to get there, |D'|, and which patches hold points."""
+
+    transform: Transform
+    volume: float  # D scaled to the unit cube
+    is_present: Tensor | None
+
+
+class PatchedAttention(nn.Module):
+    """Multi-head patched attention with pointwise Q, K, V (Section 4.3): v is (batch, P, *points, c)."""
+
+    def __init__(self, channels: int, n_heads: int) -> None:
+        super().__init__()
+        check_heads(channels, n_heads)
+        self.n_heads = n_heads
+        self.query = nn.Linear(channels, channels)
+        self.key = nn.Linear(channels, channels)
+        self.value = nn.Linear(channels, channels)
+        self.merge = nn.Linear(channels, channels)
+
+    def forward(self, v: Tensor, measure: CommonPoints, source: Tensor | None = None) -> Tensor:
+        """Attention of the patches of v to each other, or to those of ``source``, on points they have in common."""
+        source = v if source is None else source
+        points = v.shape[2:-1]
+        query, key, value = (self._split(t) for t in (self.query(v), self.key(source), self.value(source)))
+        average = patched_attention(query, key, value, measure.weights)
+        return self.merge(average.permute(0, 2, 3, 1, 4).flatten(-2).unflatten(2, points))
+
+    def _split(self, t: Tensor) -> Tensor:
+        """(batch, P, *points, c) -> (batch, heads, P, M, d_k)."""
+        return t.flatten(2, -2).unflatten(-1, (self.n_heads, -1)).permute(0, 3, 1, 2, 4)
+
+
+class FourierAttention(nn.Module):
+    """Multi-head patched attention whose Q, K, V are Fourier integral operators (Section 4.4), in coefficient space.
+
+    Q, K and V see and make only the kept modes; the inner product of L2(D') is a dot product of coefficients
+    (Parseval); the average of V, and W_MultiHead, commute with synthesis. So one analysis, one mixing for each mode,
+    attention between coefficients, one synthesis: the same function as three transforms forth and back, and scores
+    without a resolution.
+    """
+
+    def __init__(self, channels: int, n_heads: int, spectrum: Spectrum) -> None:
+        super().__init__()
+        check_heads(channels, n_heads)
+        self.n_heads = n_heads
+        self.spectrum = spectrum
+        self.mixing = SpectralMixing(spectrum, channels, 3 * channels)
+        self.merge = nn.Linear(channels, channels)
+
+    def forward(self, v: Tensor, measure: Coefficients, source: Tensor | None = None) -> Tensor:
+        """Attention of the patches of v (batch, P, *points, c) to each other, or to those of ``source``."""
+        transform = measure.transform
+        modes = make_modes(self.spectrum.basis, self.spectrum.n_modes)
+        batch, count = v.shape[:2]
+        mixed = self.mixing(modes.gather(transform.analyse(v).flatten(0, 1)))
+        query, key, value = mixed.chunk(3, -1)
+        if source is not None:
+            attended = self.mixing(modes.gather(transform.analyse(source).flatten(0, 1)))
+            key, value = attended.chunk(3, -1)[1:]
+        if not self.spectrum.basis.is_orthonormal:
+            weighed = transform.weigh(modes.scatter(key).unflatten(0, (batch, -1)))
+            key = modes.gather(weighed.flatten(0, 1))
+        query, key, value = (self._split(t, batch) for t in (query, key, value))
+        scores = measure.volume * (query @ key.transpose(-1, -2))
+        average = average_patches(scores, value, measure.is_present)
+        blocks = average.unflatten(-1, (modes.count, modes.n_entries, -1)).permute(3, 4, 0, 2, 1, 5)
+        merged = blocks.reshape(modes.count, modes.n_entries, batch * count, -1) @ self.merge.weight.T
+        return transform.synthesise(modes.scatter(merged).unflatten(0, (batch, count))) + self.merge.bias
+
+    def _split(self, blocks: Tensor, batch: int) -> Tensor:
+        """(K, q, batch P, c) -> (batch, heads, P, K q d_k)."""
+        split = blocks.unflatten(2, (batch, -1)).unflatten(-1, (self.n_heads, -1))
+        return split.permute(2, 4, 3, 0, 1, 5).flatten(3)
