@@ -21,51 +21,53 @@ from operformer.domain.transform import all_modes
 
 @dataclass(frozen=True, eq=False)
 class Modes:
-    """Blocks that an integral operator acts on: (cos, sin) of one wave number, or one function of a real basis.
+    """The functions that an integral operator acts on, one by one or as pairs (cos, sin) of a wave number.
 
-    Every entry of a block (K, q) is a signed sum of coefficients; the map is an isometry, so its adjoint, a signed sum
-    of entries for each coefficient, leads back. q = 2 for bases with pairs, 1 for others.
+    First come ``n_single`` functions by themselves (k = 0, or all of a real basis), then the pairs, cosine first: E in
+    all. Each is a signed sum of products of one-dimensional functions; the map of their coefficients is an isometry,
+    so its adjoint, a signed sum for each product, leads back.
     """
 
-    wave_numbers: tuple[tuple[int, ...], ...]
-    n_entries: int  # q
-    terms: Tensor  # (K q, r), which coefficients
+    wave_numbers: tuple[tuple[int, ...], ...]  # of the singles, then of the pairs
+    n_single: int
+    terms: Tensor  # (E, r), which products
     signs: Tensor
-    adjoint_terms: Tensor  # (sizes, r), which entries
+    adjoint_terms: Tensor  # (products, r), which functions
     adjoint_signs: Tensor
 
     @property
     def count(self) -> int:
-        """K, the number of blocks."""
-        return len(self.wave_numbers)
+        """E, the number of functions: (2 m - 1)^d for Fourier's basis."""
+        return len(self.terms)
 
     def gather(self, coefficients: Tensor) -> Tensor:
-        """(rows, sizes, c) -> (K, q, rows, c)."""
-        entries = _signed_sum(coefficients.transpose(0, 1), self.terms, self.signs)
-        return entries.unflatten(0, (self.count, self.n_entries))
+        """(rows, products, c) -> (E, rows, c)."""
+        return _signed_sum(coefficients.transpose(0, 1), self.terms, self.signs)
 
-    def scatter(self, blocks: Tensor) -> Tensor:
-        """(K, q, rows, c) -> (rows, sizes, c)."""
-        return _signed_sum(blocks.flatten(0, 1), self.adjoint_terms, self.adjoint_signs).transpose(0, 1)
+    def scatter(self, entries: Tensor) -> Tensor:
+        """(E, rows, c) -> (rows, products, c)."""
+        return _signed_sum(entries, self.adjoint_terms, self.adjoint_signs).transpose(0, 1)
 
 
 @cache
 def make_modes(basis: Basis, n_modes: tuple[int, ...]) -> Modes:
-    """The blocks of a basis with so many modes along each axis."""
+    """The functions of a basis with so many modes along each axis."""
     if not basis.has_pairs:
         terms = torch.arange(prod(n_modes)).unsqueeze(-1)
         signs = torch.ones_like(terms, dtype=torch.float64)
-        return Modes(tuple(all_modes(n_modes)), 1, terms, signs, terms, signs)
+        return Modes(tuple(all_modes(n_modes)), len(terms), terms, signs, terms, signs)
     wave_numbers, entries = [], []
     for k in all_modes(n_modes):
         for direction in _directions(k):
             wave_numbers.append(tuple(s * kj for s, kj in zip(direction, k, strict=True)))
-            entries += [_expansion(k, direction, n_modes, is_sine) for is_sine in (False, True)]
+            entries.append(_expansion(k, direction, n_modes, is_sine=False))
+            if any(k):
+                entries.append(_expansion(k, direction, n_modes, is_sine=True))
     adjoint: list[list[tuple[int, float]]] = [[] for _ in range(prod(2 * m for m in n_modes))]
     for number, entry in enumerate(entries):
         for index, sign in entry:
             adjoint[index].append((number, sign))
-    return Modes(tuple(wave_numbers), 2, *_table(entries), *_table(adjoint))
+    return Modes(tuple(wave_numbers), 1, *_table(entries), *_table(adjoint))
 
 
 def _signed_sum(source: Tensor, terms: Tensor, signs: Tensor) -> Tensor:

@@ -32,35 +32,33 @@ class Spectrum:
 class SpectralMixing(nn.Module):
     """R(k) u_k for every kept wave number k: the Fourier transform of a real kernel, R(-k) = conj R(k).
 
-    Weights are real: one matrix for k = 0 and two, real and imaginary part, for each pair of k and -k, which makes
-    (2 m - 1)^d in all. In a real basis there is one matrix for each function.
+    Weights are real, one matrix for each function: R(0), then real and imaginary part for each pair of k and -k, which
+    makes (2 m - 1)^d in all. In a real basis there is one matrix for each function, too.
     """
 
     def __init__(self, spectrum: Spectrum, in_channels: int, out_channels: int) -> None:
         super().__init__()
         modes = make_modes(spectrum.basis, spectrum.n_modes)
-        self.has_pairs = modes.n_entries == 2
+        self.n_single = modes.n_single
+        self.weight = nn.Parameter(torch.empty(modes.count, in_channels, out_channels))
         # As large as in nn.Linear; real and imaginary part share it.
-        bound = 1 / sqrt(in_channels * modes.n_entries)
-        self.real = nn.Parameter(torch.empty(modes.count, in_channels, out_channels).uniform_(-bound, bound))
-        if self.has_pairs:
-            self.imaginary = nn.Parameter(
-                torch.empty(modes.count - 1, in_channels, out_channels).uniform_(-bound, bound)
-            )
+        bound = 1 / sqrt(in_channels)
+        nn.init.uniform_(self.weight[: self.n_single], -bound, bound)
+        nn.init.uniform_(self.weight[self.n_single :], -bound / sqrt(2), bound / sqrt(2))
 
-    def forward(self, blocks: Tensor) -> Tensor:
-        """(K, q, rows, in_channels) -> (K, q, rows, out_channels)."""
-        if not self.has_pairs:
-            return torch.matmul(blocks, self.real.unsqueeze(1))
-        # The first wave number is k = 0, whose coefficient is real.
-        imaginary = nn.functional.pad(self.imaginary, (0, 0, 0, 0, 1, 0))
-        weights = torch.cat([self.real, imaginary], -1)
-        product = torch.bmm(blocks.flatten(1, 2), weights).unflatten(1, blocks.shape[1:3])
-        by_real, by_imaginary = product.chunk(2, -1)
-        # (a + i b)(c - i s) = (a c + b s) - i (a s - b c)
-        cosine = by_real[:, 0] + by_imaginary[:, 1]
-        sine = by_real[:, 1] - by_imaginary[:, 0]
-        return torch.stack([cosine, sine], 1)
+    def forward(self, entries: Tensor) -> Tensor:
+        """(E, rows, in_channels) -> (E, rows, out_channels)."""
+        single = torch.bmm(entries[: self.n_single], self.weight[: self.n_single])
+        if self.n_single == len(entries):
+            return single
+        # (a + i b)(c - i s) = (a c + b s) - i (a s - b c), as one product of [c, s] and [s, -c] with [a, b].
+        pairs = entries[self.n_single :].unflatten(0, (-1, 2))
+        cosine, sine = pairs.unbind(1)
+        turned = torch.stack([sine, -cosine], 1)
+        both = torch.cat([pairs, turned], -1).flatten(1, 2)
+        weights = self.weight[self.n_single :].unflatten(0, (-1, 2)).flatten(1, 2)
+        product = torch.bmm(both, weights).unflatten(1, (2, -1)).flatten(0, 1)
+        return torch.cat([single, product])
 
 
 class FourierIntegralOperator(nn.Module):
@@ -127,7 +125,7 @@ def apply_kernel(
 
 
 def map_coefficients(mixing: nn.Module, coefficients: Tensor, spectrum: Spectrum) -> Tensor:
-    """A map of blocks, applied to flat coefficients (batch, P, sizes, c)."""
+    """A map of the functions' coefficients, applied to flat coefficients (batch, P, sizes, c)."""
     modes = make_modes(spectrum.basis, spectrum.n_modes)
     mixed = mixing(modes.gather(coefficients.flatten(0, 1)))
     return modes.scatter(mixed).unflatten(0, coefficients.shape[:2])

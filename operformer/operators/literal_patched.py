@@ -110,14 +110,16 @@ def complex_weights(mixing: SpectralMixing, spectrum: Spectrum) -> Tensor:
     if not isinstance(spectrum.basis, Fourier | ExtendedFourier):
         raise UsageError("the literal form is about Fourier modes; use the Fourier basis")
     known = {k: number for number, k in enumerate(make_modes(spectrum.basis, spectrum.n_modes).wave_numbers)}
-    imaginary = torch.nn.functional.pad(mixing.imaginary, (0, 0, 0, 0, 1, 0))
+    # R(0) is real; then come real and imaginary parts by turns.
+    real = torch.cat([mixing.weight[:1], mixing.weight[1::2]])
+    imaginary = torch.cat([torch.zeros_like(mixing.weight[:1]), mixing.weight[2::2]])
     chosen, signs = [], []
     for k in _wave_numbers(spectrum.n_modes):
         opposite = tuple(-kj for kj in k)
         chosen.append(known[k] if k in known else known[opposite])
         signs.append(1.0 if k in known else -1.0)
     sign = torch.tensor(signs, dtype=imaginary.dtype, device=imaginary.device)[:, None, None]
-    return torch.complex(mixing.real[chosen], imaginary[chosen] * sign)
+    return torch.complex(real[chosen], imaginary[chosen] * sign)
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, n_heads: int) -> Tensor:

@@ -110,11 +110,11 @@ class FourierAttention(nn.Module):
         query, key, value = (self._split(t, batch) for t in (query, key, value))
         scores = measure.volume * (query @ key.transpose(-1, -2))
         average = average_patches(scores, value, measure.is_present)
-        blocks = average.unflatten(-1, (modes.count, modes.n_entries, -1)).permute(3, 4, 0, 2, 1, 5)
-        merged = blocks.reshape(modes.count, modes.n_entries, batch * count, -1) @ self.merge.weight.T
+        entries = average.unflatten(-1, (modes.count, -1)).permute(3, 0, 2, 1, 4)
+        merged = entries.reshape(modes.count, batch * count, -1) @ self.merge.weight.T
         return transform.synthesise(modes.scatter(merged).unflatten(0, (batch, count))) + self.merge.bias
 
-    def _split(self, blocks: Tensor, batch: int) -> Tensor:
-        """(K, q, batch P, c) -> (batch, heads, P, K q d_k)."""
-        split = blocks.unflatten(2, (batch, -1)).unflatten(-1, (self.n_heads, -1))
-        return split.permute(2, 4, 3, 0, 1, 5).flatten(3)
+    def _split(self, entries: Tensor, batch: int) -> Tensor:
+        """(E, batch P, c) -> (batch, heads, P, E d_k)."""
+        split = entries.unflatten(1, (batch, -1)).unflatten(-1, (self.n_heads, -1))
+        return split.permute(1, 3, 2, 0, 4).flatten(3)

@@ -1,0 +1,52 @@
+"""Codomain attention: patched attention with channels in place of patches (Remark codomain_attention)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from operformer.domain.fourier import make_modes
+from operformer.domain.transform import Transform
+from operformer.errors import UsageError
+from operformer.operators.attention import check_heads
+from operformer.operators.integral import SpectralMixing, Spectrum
+from operformer.operators.patched_attention import average_patches
+
+
+class CodomainAttention(nn.Module):
+    """A(v)(j) = E_{k ~ p(k; v, j)}[V v_k], p(k; v, j) ~ exp <Q v_j, K v_k>_{L2(D)}, j and k groups of channels.
+
+    D' is D itself, and Q, K, V are Fourier integral operators shared by all groups: a token is a function on D with
+    ``token_channels`` components. Heads split the components of Q, K and V. As in `FourierAttention` everything happens
+    between one analysis and one synthesis; the inner product has no resolution.
+    """
+
+    def __init__(self, channels: int, token_channels: int, n_heads: int, spectrum: Spectrum) -> None:
+        super().__init__()
+        if token_channels < 1 or channels % token_channels:
+            raise UsageError(f"token_channels must divide channels: got {token_channels} and {channels}")
+        check_heads(token_channels, n_heads)
+        self.n_heads, self.token_channels, self.spectrum = n_heads, token_channels, spectrum
+        self.mixing = SpectralMixing(spectrum, token_channels, 3 * token_channels)
+        self.merge = nn.Linear(token_channels, token_channels)
+
+    def forward(self, v: Tensor, transform: Transform) -> Tensor:
+        """(batch, 1, *points, channels) on one patch, which is D, -> the same."""
+        modes = make_modes(self.spectrum.basis, self.spectrum.n_modes)
+        batch = len(v)
+        coefficients = transform.analyse(v)[:, 0].unflatten(-1, (-1, self.token_channels))
+        tokens = coefficients.transpose(1, 2).flatten(0, 1)
+        query, key, value = self.mixing(modes.gather(tokens)).chunk(3, -1)
+        if not self.spectrum.basis.is_orthonormal:
+            weighed = transform.weigh(modes.scatter(key).unsqueeze(1))[:, 0]
+            key = modes.gather(weighed)
+        query, key, value = (self._split(t, batch) for t in (query, key, value))
+        average = average_patches(query @ key.transpose(-1, -2), value, None)
+        entries = average.unflatten(-1, (modes.count, -1)).permute(3, 0, 2, 1, 4).flatten(1, 2).flatten(-2)
+        merged = modes.scatter(entries @ self.merge.weight.T).unflatten(0, (batch, -1))
+        synthesised = transform.synthesise(merged.transpose(1, 2).flatten(-2).unsqueeze(1))
+        return synthesised + self.merge.bias.repeat(v.shape[-1] // self.token_channels)
+
+    def _split(self, entries: Tensor, batch: int) -> Tensor:
+        """(E, batch tokens, c) -> (batch, heads, tokens, E d_k)."""
+        split = entries.unflatten(1, (batch, -1)).unflatten(-1, (self.n_heads, -1))
+        return split.permute(1, 3, 2, 0, 4).flatten(3)
