@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
@@ -28,8 +29,12 @@ app = App(
     help="Transformers that act on functions: train a neural operator and see what it learned.",
     version=__version__,
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
+    help_epilogue="With --debug an error comes with its traceback.",
 )
-console = Console()
+console = Console(highlight=False, markup=False)
+STOPPED = "stopped; the last checkpoint is kept, and the same command goes on from it"
+OUT_OF_MEMORY = "out of memory; use a smaller training.batch_size, data.resolution or operator"
 Override = Annotated[str, Parameter(help="Changed settings, such as training.epochs=5 operator.n_heads=2.")]
 
 
@@ -76,7 +81,7 @@ def train(
     found = find_experiment(experiment, scale, overrides)
     folder = out or Path("runs") / found.name
     train_run(found, folder)
-    console.print(f"trained: {folder}; next: operformer evaluate {folder}", soft_wrap=True, highlight=False)
+    console.print(f"trained: {folder}; next: operformer evaluate {folder}", soft_wrap=True)
 
 
 @app.command
@@ -126,20 +131,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         app(given, exit_on_error=False, print_error=False)
         code = 0
-    except KeyboardInterrupt:
-        code = _complain("stopped; the last checkpoint is kept, and the same command goes on from it", 130)
-    except CycloptsError as error:
-        code = _complain(_one_line(error), 2)
-    except OperformerError as error:
+    except BaseException as error:
         if debug:
+            traceback.print_exc()
+        explained = _explain(error)
+        if explained is None:
             raise
-        code = _complain(str(error), error.exit_code)
-    except MemoryError:
-        code = _complain("out of memory; use a smaller training.batch_size, data.resolution or operator", 5)
-    except OSError as error:
-        if debug:
-            raise
-        code = _complain(f"{error.filename or 'input or output'}: {(error.strerror or str(error)).lower()}", 5)
+        code = _complain(*explained)
     sys.stdout.flush()
     sys.exit(code)
 
@@ -151,8 +149,8 @@ def _report(runs: list[Run], path: Path) -> None:
     write_page(runs, path)
     _show(error_table(runs))
     for sentence in summary(runs):
-        console.print(sentence, highlight=False)
-    console.print(f"report: {path.resolve().as_uri()}", soft_wrap=True, highlight=False)
+        console.print(sentence)
+    console.print(f"report: {path.resolve().as_uri()}", soft_wrap=True)
 
 
 def _show(table: Any) -> None:
@@ -164,17 +162,30 @@ def _show(table: Any) -> None:
     console.print(grille)
 
 
+def _explain(error: BaseException) -> tuple[str, int] | None:
+    """One line and the exit code; None for what is a defect of the library."""
+    if isinstance(error, KeyboardInterrupt):
+        return STOPPED, 130
+    if isinstance(error, CycloptsError):
+        return " ".join(str(error).split()), 2
+    if isinstance(error, OperformerError):
+        return str(error), error.exit_code
+    # torch.OutOfMemoryError on a GPU; on the CPU torch says so in words.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error):
+        return OUT_OF_MEMORY, 5
+    if isinstance(error, OSError):
+        return f"{error.filename or 'input or output'}: {(error.strerror or str(error)).lower()}", 5
+    return None
+
+
 def _complain(message: str, code: int) -> int:
     print(f"operformer: {message}", file=sys.stderr)
     return code
 
 
-def _one_line(error: CycloptsError) -> str:
-    return " ".join(str(error).split())
-
-
 def _terminate(number: int, frame: object) -> NoReturn:
-    _complain("stopped; the last checkpoint is kept, and the same command goes on from it", 143)
+    console.show_cursor()
+    _complain(STOPPED, 143)
     os._exit(143)
 
 

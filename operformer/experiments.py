@@ -16,6 +16,7 @@ from operformer.learning.training import Training
 from operformer.operators import Operator
 from operformer.operators.pretrained import OPERATORS
 from operformer.problems import ControlledODE, Lorenz63, Problem
+from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 
 Scale = Literal["smoke", "paper"]
@@ -36,6 +37,7 @@ class Data:
         for name in ("resolution", "train", "validation", "test"):
             if getattr(self, name) < 1:
                 raise UsageError(f"data.{name} must be at least 1: got {getattr(self, name)}")
+        check_seed("data.seed", self.seed)
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Experiment:
 
 def parse(mapping: Mapping[str, Any]) -> Experiment:
     """The experiment that nested plain values describe."""
+    if not isinstance(mapping, Mapping):
+        raise UsageError(f"an experiment must be a table of settings: got {mapping!r}")
     for key, value in mapping.items():
         check_name(key, ["name", "problem", "operator", "data", "training"], f"unknown setting {key}")
         if key != "name" and not isinstance(value, Mapping):
@@ -99,6 +103,8 @@ def find_experiment(source: str, scale: Scale = "smoke", overrides: Sequence[str
         mapping = read_json(path)
     else:
         mapping = choose(EXPERIMENTS, source, "the experiment")[scale].to_mapping()
+    if not isinstance(mapping, dict):
+        raise UsageError(f"{path} must hold a table of settings: got {mapping!r}")
     for override in overrides:
         _apply(mapping, override)
     return parse(mapping)
@@ -114,7 +120,7 @@ def _apply(mapping: dict[str, Any], override: str) -> None:
     except tomllib.TOMLDecodeError:
         value = text
     if not dot:
-        mapping["name"] = str(value)
+        mapping["name"] = text
         return
     check_name(section, ["problem", "operator", "data", "training"], f"unknown setting {key}")
     mapping[section] = {**mapping.get(section, {}), name: value}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import torch
 from operformer.domain import Grid
 from operformer.errors import DataError, UsageError
 from operformer.experiments import Experiment, parse
-from operformer.files import read_bytes, read_json, write_json
+from operformer.files import read_json, write_json
+from operformer.learning.checkpoint import last_epoch
 from operformer.learning.evaluation import Curves, Evaluation, evaluate
+from operformer.learning.metrics import read_metrics
 from operformer.learning.samples import split
-from operformer.learning.training import train
+from operformer.learning.training import check_device, train
 from operformer.operators import Operator, load
 from operformer.problems import Problem
 from operformer.problems.time_domain import TimeProblem
@@ -37,18 +40,26 @@ class Run:
 
     def evaluation(self, label: str) -> Evaluation:
         """The evaluation of that label."""
-        return next(e for e in self.evaluations if e.label == label)
+        for evaluation in self.evaluations:
+            if evaluation.label == label:
+                return evaluation
+        raise DataError(f"the run {self.experiment.name} was not evaluated on the grid {label}; evaluate it again")
 
 
 def train_run(experiment: Experiment, folder: Path) -> Operator:
     """Draw the data and train; the same folder again goes on where it stopped."""
-    _claim(experiment, folder)
+    _refuse_another(experiment, folder)
+    check_device(experiment.training)
     data = experiment.data
     samples = experiment.problem.sample(data.train + data.validation, data.resolution, data.seed)
     parts = split(samples.to(dtype=torch.float32), validation=data.validation, test=0)
-    return train(
-        experiment.make_operator(), parts.train, parts.validation, experiment.training, folder, experiment.name
-    )
+    operator = experiment.make_operator()
+    # From here on the folder belongs to this experiment.
+    write_json(folder / "experiment.json", experiment.to_mapping())
+    if last_epoch(folder / "checkpoints") < experiment.training.epochs:
+        # What was evaluated is about to be trained on.
+        (folder / "evaluation.json").unlink(missing_ok=True)
+    return train(operator, parts.train, parts.validation, experiment.training, folder, experiment.name)
 
 
 def evaluate_run(folder: Path) -> list[Evaluation]:
@@ -76,10 +87,9 @@ def evaluation_grids(problem: Problem, resolution: int) -> dict[str, Grid]:
 def read_run(folder: Path) -> Run:
     """The record of a run that was trained and evaluated."""
     experiment = read_experiment(folder)
-    evaluations = [_evaluation(values, folder) for values in read_json(folder / "evaluation.json")]
-    lines = read_bytes(folder / "metrics.jsonl").decode().splitlines()
+    evaluations = _read_evaluations(folder / "evaluation.json")
     parameters = sum(p.numel() for p in load(folder / "operator").parameters())
-    return Run(experiment, parameters, [json.loads(line) for line in lines], evaluations)
+    return Run(experiment, parameters, read_metrics(folder / "metrics.jsonl"), evaluations)
 
 
 def read_experiment(folder: Path) -> Experiment:
@@ -92,16 +102,14 @@ def read_experiment(folder: Path) -> Experiment:
         raise DataError(f"{folder / 'experiment.json'}: {error}") from None
 
 
-def _claim(experiment: Experiment, folder: Path) -> None:
-    """Write the experiment into the folder, unless another one is there."""
-    wanted = experiment.to_mapping()
+def _refuse_another(experiment: Experiment, folder: Path) -> None:
+    """A folder holds one experiment."""
     if (folder / "experiment.json").is_file():
-        there = read_experiment(folder).to_mapping()
         # Through JSON, which turns tuples into lists.
-        differing = _differences(json.loads(json.dumps(there)), json.loads(json.dumps(wanted)))
+        there, wanted = (json.loads(json.dumps(e.to_mapping())) for e in (read_experiment(folder), experiment))
+        differing = _differences(there, wanted)
         if differing:
             raise UsageError(f"{folder} holds another experiment ({differing[0]} differs); give another --out")
-    write_json(folder / "experiment.json", wanted)
 
 
 def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -115,11 +123,21 @@ def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return sorted(found)
 
 
-def _evaluation(values: dict[str, Any], folder: Path) -> Evaluation:
+def _read_evaluations(path: Path) -> list[Evaluation]:
     try:
-        samples = {name: Curves(**values[name]) for name in ("median_sample", "worst_sample")}
-        return Evaluation(**{**values, "errors": tuple(values["errors"]), **samples})
-    except (TypeError, KeyError) as error:
-        raise DataError(
-            f"{folder / 'evaluation.json'} is damaged ({error}); run: operformer evaluate {folder}"
-        ) from None
+        evaluations = [_evaluation(values) for values in read_json(path)]
+        if "1x" not in {e.label for e in evaluations}:
+            raise ValueError("the training grid is missing")
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path} is damaged ({error}); run: operformer evaluate {path.parent}") from None
+    return evaluations
+
+
+def _evaluation(values: dict[str, Any]) -> Evaluation:
+    samples = {name: Curves(**values[name]) for name in ("median_sample", "worst_sample")}
+    errors = tuple(float(error) for error in values["errors"])
+    if not errors or not all(isfinite(error) for error in errors):
+        raise ValueError("errors are missing or not finite")
+    return Evaluation(**{**values, "errors": errors, **samples})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from math import isfinite
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -61,6 +62,8 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return tuple(_convert(item, arguments[0], where) for item in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if hint is float and isinstance(value, float) and not isfinite(value):
+        raise UsageError(f"{where} must be finite: got {value}")
     if hint in (int, float, str, bool) and type(value) is not hint:
         raise UsageError(f"{where} must be {_PLAIN[hint]}: got {value!r}")
     return value

@@ -143,8 +143,8 @@ class Legendre(Basis):
         return torch.stack(values[:n_modes], -1) * torch.sqrt(2 * degrees + 1)
 
     def n_resolved(self, n_points: int) -> int:
-        """k < n / 2: equispaced points see no more of a polynomial, whose zeros crowd at the ends."""
-        return (n_points + 1) // 2
+        """k < 2 sqrt(n): equispaced points see no more of a polynomial, whose zeros crowd at the ends."""
+        return min(n_points, int(2 * sqrt(n_points)))
 
     def eigenvalues(self, n_modes: int) -> Tensor:
         """Polynomials are no eigenfunctions of the Laplacian; k (k + 1) is that of Legendre's own operator."""

@@ -112,7 +112,8 @@ def _axis_matrices(axis: AxisPatches, basis: Basis, n_modes: int) -> tuple[Tenso
     if axis.is_even:
         resolved = mode < basis.n_resolved(axis.local.shape[-1])
     else:
-        limits = [basis.n_resolved(int(n)) for n in axis.is_real.sum(-1)]
+        # Between n points that may reach from end to end there are n - 1 intervals.
+        limits = [basis.n_resolved(max(1, int(n) - 1)) for n in axis.is_real.sum(-1)]
         resolved = mode < torch.tensor(limits, device=values.device)[:, None, None]
     return (values * resolved).transpose(-1, -2), basis.synthesis(axis.local, n_modes)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,11 @@ def save_checkpoint(
     try:
         flush_folder(partial)
         if target.exists():
-            shutil.rmtree(target)
+            aside = folder / f".{target.name}.old"
+            shutil.rmtree(aside, ignore_errors=True)
+            target.rename(aside)
         partial.rename(target)
+        shutil.rmtree(folder / f".{target.name}.old", ignore_errors=True)
         flush_folder(folder)
     except OSError as error:
         raise ResourceError(f"cannot write {target}: {error.strerror}; the checkpoint before it is untouched") from None
@@ -72,13 +76,20 @@ def load_checkpoint(folder: Path, operator: Operator, optimizer: Optimizer, sche
     try:
         _restore_optimizer(optimizer, read_tensors(last / "optimizer.safetensors"), record["rates"])
         schedule.load_state_dict(record["schedule"])
-        return Progress(**record["progress"])
+        return _checked_progress(Progress(**record["progress"]))
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DataError(f"{last} is damaged ({error}); remove it to go on from the one before") from None
 
 
+def last_epoch(folder: Path) -> int:
+    """How many epochs the last checkpoint in the folder has behind it; 0 if there is none."""
+    found = _checkpoints(folder)
+    return int(found[-1].name.removeprefix("epoch-")) if found else 0
+
+
 def _checkpoints(folder: Path) -> list[Path]:
-    return sorted(folder.glob("epoch-[0-9]*")) if folder.is_dir() else []
+    numbered = [(path.name.removeprefix("epoch-"), path) for path in folder.glob("epoch-*")]
+    return [path for _, path in sorted((int(number), path) for number, path in numbered if number.isdigit())]
 
 
 def _optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
@@ -95,8 +106,34 @@ def _restore_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor], rates: 
     for key, tensor in tensors.items():
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = tensor
+    _check_moments(optimizer, state)
+    if not all(isinstance(rate, float) and isfinite(rate) for rate in rates):
+        raise TypeError(f"the learning rates are no numbers: {rates}")
     whole = optimizer.state_dict()
     whole["state"] = state
     for group, rate in zip(whole["param_groups"], rates, strict=True):
         group["lr"] = rate
     optimizer.load_state_dict(whole)
+
+
+def _check_moments(optimizer: Optimizer, state: dict[int, dict[str, Tensor]]) -> None:
+    """Every parameter has its moments, of its own shape and finite: with fewer, Adam would start anew silently."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if sorted(state) != list(range(len(parameters))):
+        raise ValueError("the optimizer's moments belong to other parameters")
+    for index, parameter in enumerate(parameters):
+        entries = state[index]
+        if entries.keys() != {"step", "exp_avg", "exp_avg_sq"}:
+            raise ValueError(f"the moments of parameter {index} are incomplete")
+        for name, tensor in entries.items():
+            expected = parameter.shape if name != "step" else tensor.new_zeros(()).shape
+            if tensor.shape != expected or not bool(tensor.isfinite().all()):
+                raise ValueError(f"{name} of parameter {index} has a wrong shape or is not finite")
+
+
+def _checked_progress(progress: Progress) -> Progress:
+    if type(progress.epoch) is not int or type(progress.best_epoch) is not int or progress.epoch < 0:
+        raise TypeError(f"the epochs are no whole numbers: {progress}")
+    if progress.best_error is not None and not isinstance(progress.best_error, float):
+        raise TypeError(f"the best error is no number: {progress}")
+    return progress

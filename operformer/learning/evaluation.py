@@ -9,6 +9,7 @@ from torch import Tensor
 
 from operformer.errors import DivergedError
 from operformer.learning.loss import LOSSES, LossName
+from operformer.learning.samples import check_samples
 from operformer.operators import Operator
 from operformer.problems import Samples
 
@@ -52,6 +53,7 @@ class Curves:
 
 def evaluate(operator: Operator, samples: Samples, label: str) -> Evaluation:
     """Relative L2 errors on the samples' own grid."""
+    check_samples(samples, "test")
     errors = relative_errors(operator, samples)
     order = torch.argsort(errors)
     return Evaluation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from operformer.domain import Grid, h1_norm, l2_norm
@@ -15,12 +16,22 @@ LossName = Literal["l2", "h1"]
 
 def relative_l2(prediction: Tensor, z: Tensor, grid: Grid) -> Tensor:
     """||prediction - z||_{L2} / ||z||_{L2}, one for each sample: (batch, c, *shape) twice -> (batch,)."""
-    return l2_norm(prediction - z, grid) / l2_norm(z, grid)
+    return _relative(l2_norm, prediction, z, grid)
 
 
 def relative_h1(prediction: Tensor, z: Tensor, grid: Grid) -> Tensor:
     """||prediction - z||_{H1} / ||z||_{H1}, one for each sample: (batch, c, *shape) twice -> (batch,)."""
-    return h1_norm(prediction - z, grid) / h1_norm(z, grid)
+    return _relative(h1_norm, prediction, z, grid)
 
 
 LOSSES: dict[LossName, Loss] = {"l2": relative_l2, "h1": relative_h1}
+
+
+def _relative(norm: Callable[[Tensor, Grid], Tensor], prediction: Tensor, z: Tensor, grid: Grid) -> Tensor:
+    """The ratio of two norms, in units of the largest value of z, whose square float32 might not hold."""
+    unit = z.detach().abs().amax(tuple(range(1, z.ndim)), keepdim=True).clamp(min=torch.finfo(z.dtype).tiny)
+    difference = (prediction - z) / unit
+    # The root of zero has no derivative; a sample that is met exactly has error zero and gradient zero.
+    is_exact = (difference.detach() == 0).flatten(1).all(1)
+    spared = torch.where(is_exact.reshape(-1, *[1] * (z.ndim - 1)), torch.ones_like(difference), difference)
+    return torch.where(is_exact, 0.0, norm(spared, grid) / norm(z / unit, grid))

@@ -19,7 +19,7 @@ class TrainingDisplay:
         self._title, self._epochs = title, epochs
         self._seen, self._started = 0, time.monotonic()
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("epoch {task.fields[epoch]}/" + str(epochs)),
             TextColumn("{task.fields[figures]}"),
@@ -52,7 +52,7 @@ class TrainingDisplay:
         self._bar.update(self._task, epoch=done, figures=f"{self._figures}  {self._rate():.0f} samples/s")
         if not self._console.is_terminal:
             line = f"{self._title}  epoch {done}/{self._epochs}  {self._figures}  {self._rate():.0f} samples/s"
-            self._console.print(line, soft_wrap=True, highlight=False)
+            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
     def _rate(self) -> float:
         return self._seen / max(time.monotonic() - self._started, 1e-9)

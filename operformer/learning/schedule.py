@@ -42,7 +42,9 @@ class Plateau:
 
     def state_dict(self) -> dict[str, Any]:
         """Best error, epochs since, and the rates."""
-        return self._scheduler.state_dict()
+        state = self._scheduler.state_dict()
+        # Infinity, which JSON has not, and which is made anew.
+        return {name: value for name, value in state.items() if name != "mode_worse"}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""

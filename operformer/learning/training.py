@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,19 +9,20 @@ from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins.precision import Precision
 from torch import Tensor, nn
 
-from operformer.domain import Grid
 from operformer.errors import DivergedError, ResourceError, UsageError
-from operformer.files import write_bytes
 from operformer.learning.checkpoint import Progress, load_checkpoint, save_checkpoint
 from operformer.learning.evaluation import relative_errors
 from operformer.learning.loss import LOSSES, LossName
+from operformer.learning.metrics import append_metrics
 from operformer.learning.progress import TrainingDisplay
 from operformer.learning.samples import check_samples, fit_normalisation
 from operformer.learning.schedule import Schedule, ScheduleName, make_schedule
 from operformer.operators import Operator, load
 from operformer.problems import Samples
+from operformer.problems.problem import check_seed
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,9 @@ class Training:
         for name in ("learning_rate", "clip_norm"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"training.{name} must be positive: got {getattr(self, name)}")
-        if self.weight_decay < 0 or self.seed < 0:
-            raise UsageError("training.weight_decay and training.seed must not be negative")
+        if not self.weight_decay >= 0:
+            raise UsageError(f"training.weight_decay must not be negative: got {self.weight_decay}")
+        check_seed("training.seed", self.seed)
 
 
 def train(
@@ -58,9 +59,10 @@ def train(
     The same folder again goes on from its last checkpoint, to the same numbers. The order of the samples in an epoch
     follows from (seed, epoch) alone.
     """
-    fabric = _fabric(settings, operator)
-    check_samples(samples)
-    check_samples(validation)
+    check_device(settings)
+    check_samples(samples, "training")
+    check_samples(validation, "validation")
+    fabric = Fabric(accelerator=settings.device, devices=1, plugins=_AsItIs())
     fit_normalisation(operator, samples)
     samples, validation = samples.to(fabric.device), validation.to(fabric.device)
     operator.to(fabric.device)
@@ -68,12 +70,12 @@ def train(
     batches = -(-len(samples) // settings.batch_size)
     schedule = make_schedule(settings.schedule, optimizer, settings.epochs * batches)
     progress = load_checkpoint(folder / "checkpoints", operator, optimizer, schedule) or Progress(0, None, 0)
-    on_grid, optimizer = fabric.setup(_OnGrid(operator, samples.grid), optimizer)
+    wrapped, optimizer = fabric.setup(operator, optimizer)
 
     with TrainingDisplay(title, settings.epochs, batches, progress.epoch) as display:
         for epoch in range(progress.epoch, settings.epochs):
             started = time.monotonic()
-            loss = _epoch(fabric, on_grid, optimizer, schedule, samples, settings, epoch, display)
+            loss = _epoch(fabric, wrapped, optimizer, schedule, samples, settings, epoch, display)
             error = float(relative_errors(operator, validation, settings.loss).mean())
             schedule.after_epoch(error)
             if progress.best_error is None or error < progress.best_error:
@@ -83,7 +85,7 @@ def train(
                 progress = replace(progress, epoch=epoch + 1)
             rate, seconds = optimizer.param_groups[0]["lr"], time.monotonic() - started
             record = {"epoch": epoch + 1, "loss": loss, "validation_error": error, "learning_rate": rate}
-            _append_metrics(folder / "metrics.jsonl", record | {"seconds": round(seconds, 3)})
+            append_metrics(folder / "metrics.jsonl", record | {"seconds": round(seconds, 3)})
             save_checkpoint(folder / "checkpoints", operator, optimizer, schedule, progress)
             display.epoch(epoch + 1, loss, error)
     return load(folder / "operator").to(fabric.device)
@@ -91,7 +93,7 @@ def train(
 
 def _epoch(
     fabric: Fabric,
-    on_grid: nn.Module,
+    wrapped: nn.Module,
     optimizer: torch.optim.Optimizer,
     schedule: Schedule,
     samples: Samples,
@@ -100,13 +102,13 @@ def _epoch(
     display: TrainingDisplay,
 ) -> float:
     """One pass over the samples; the mean loss."""
-    on_grid.train()
+    wrapped.train()
     total = 0.0
     for number, chosen in enumerate(_order(len(samples), settings, epoch).split(settings.batch_size)):
         batch = samples[chosen.to(fabric.device)]
-        loss = LOSSES[settings.loss](on_grid(batch.u), batch.z, batch.grid).mean()
+        loss = LOSSES[settings.loss](wrapped(batch.u, batch.grid), batch.z, batch.grid).mean()
         fabric.backward(loss)
-        norm = fabric.clip_gradients(on_grid, optimizer, max_norm=settings.clip_norm, error_if_nonfinite=False)
+        norm = fabric.clip_gradients(wrapped, optimizer, max_norm=settings.clip_norm, error_if_nonfinite=False)
         _check_finite(loss, norm, epoch, number)
         optimizer.step()
         optimizer.zero_grad()
@@ -116,26 +118,24 @@ def _epoch(
     return total / len(samples)
 
 
-class _OnGrid(nn.Module):
-    """The operator on the one grid of a training: Fabric would copy and round a grid passed as an argument."""
+class _AsItIs(Precision):
+    """Fabric's own plugins round what goes in and out; here dtypes are the operator's and the samples'."""
 
-    def __init__(self, operator: Operator, grid: Grid) -> None:
-        super().__init__()
-        self.operator, self.grid = operator, grid
+    def convert_input(self, data: Any) -> Any:
+        return data
 
-    def forward(self, u: Tensor) -> Tensor:
-        return self.operator(u, self.grid)
+    def convert_output(self, data: Any) -> Any:
+        return data
 
 
-def _fabric(settings: Training, operator: Operator) -> Fabric:
+def check_device(settings: Training) -> None:
+    """Refuse a device that is not there."""
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise ResourceError('training.device is "cuda", but no CUDA device was found; set it to "cpu" or "auto"')
-    precision: Any = "64-true" if operator.input_mean.dtype == torch.float64 else "32-true"
-    return Fabric(accelerator=settings.device, devices=1, precision=precision)
 
 
 def _order(count: int, settings: Training, epoch: int) -> Tensor:
-    generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + epoch)
+    generator = torch.Generator().manual_seed((settings.seed << 20) + epoch)
     return torch.randperm(count, generator=generator)
 
 
@@ -146,10 +146,3 @@ def _check_finite(loss: Tensor, gradient_norm: Tensor | None, epoch: int, batch:
             f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {batch + 1}; the last checkpoint is "
             "good: lower training.learning_rate and train into a new folder"
         )
-
-
-def _append_metrics(path: Path, record: dict[str, Any]) -> None:
-    """One JSON line for each epoch; an epoch that is done again after a stop replaces its line and those after it."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    kept = [line for line in lines if json.loads(line)["epoch"] < record["epoch"]]
-    write_bytes(path, ("\n".join([*kept, json.dumps(record)]) + "\n").encode())

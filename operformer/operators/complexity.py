@@ -1,11 +1,11 @@
 """Parameters and evaluation costs by the formulas of Appendix C (Tables parameter_complexity1 and evaluation_cost1).
 
 The formulas count what scales. Real modules also have biases (of the lift, of Q, K, V where they are pointwise, of
-W_MultiHead and of the head) and, for LayerNorm, a gain and a shift for each of two norms where the tables have 2 d_model
-for both: `bias_parameters` is the difference, line by line. Costs count a product and a sum as two operations, leave out
-activations, softmax and norms, and take an FFT of N points as 5 N log2 N. The tables count one of the two products of
-an attention (with the keys, with the values); a machine does both. `cost_fano_in_coefficients` is what this library does
-in place of the table's FANO.
+W_MultiHead and of the head) and, for LayerNorm, a gain and a shift for each of two norms where the tables have
+2 d_model for both: `bias_parameters` is the difference, line by line. Costs count a product and a sum as two
+operations, leave out activations, softmax and norms, and take an FFT of N points as 5 N log2 N. The tables count one of
+the two products of an attention (with the keys, with the values); a machine does both. `cost_fano_in_coefficients` is
+what this library does in place of the table's FANO.
 """
 
 from __future__ import annotations
@@ -116,8 +116,9 @@ def cost_fano(s: Setting, n_points: int) -> float:
 def cost_fano_in_coefficients(s: Setting, n_points: int) -> float:
     """The products of this library's FANO on even patches, where torch's own counter counts the same number.
 
-    One analysis, one mixing, scores and averages of k_max numbers in place of N / P points, W_MultiHead on coefficients,
-    one synthesis, the feed-forward map on points. A pair of wave numbers k and -k costs 8 d_model^2 for each of Q, K, V: a complex product in real numbers.
+    One analysis, one mixing, scores and averages of k_max numbers in place of N / P points, W_MultiHead on
+    coefficients, one synthesis, the feed-forward map on points. A pair of wave numbers k and -k costs 8 d_model^2 for
+    each of Q, K, V: a complex product in real numbers.
     """
     n, d, p = n_points, s.hidden_channels, s.patches
     local = (n / p) ** (1 / s.dim)

@@ -86,5 +86,12 @@ def check_draws(count: int, seed: int, first: int) -> None:
     """Refuse what cannot be counted or seeded."""
     if count < 1:
         raise UsageError(f"count must be at least 1: got {count}")
-    if seed < 0 or first < 0:
-        raise UsageError(f"seed and first must not be negative: got {seed} and {first}")
+    check_seed("seed", seed)
+    if first < 0:
+        raise UsageError(f"first must not be negative: got {first}")
+
+
+def check_seed(name: str, seed: int) -> None:
+    """Refuse what is no seed."""
+    if not 0 <= seed < 2**32:
+        raise UsageError(f"{name} must be from 0 to 2^32 - 1: got {seed}")

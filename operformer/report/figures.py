@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from operformer.learning.evaluation import Curves, Evaluation
-from operformer.report.tables import operator_name
+from operformer.report.tables import percent, run_names
 from operformer.run import Run
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def samples_figure(run: Run, label: str) -> Figure:
     axes = figure.subplots(len(names), 2, sharex=True, sharey="row", squeeze=False)
     for column, (name, sample) in enumerate((("median", evaluation.median_sample), ("worst", evaluation.worst_sample))):
         _draw_sample(axes[:, column], sample, outputs, marked=not label.endswith("x"))
-        axes[0, column].set_title(f"{name} error, {sample.error:.2%}", fontsize=10)
+        axes[0, column].set_title(f"{name} error, {percent(sample.error)}", fontsize=10)
         axes[-1, column].set_xlabel("t")
     for row, name in enumerate(names):
         axes[row, 0].set_ylabel(name)
@@ -57,11 +58,10 @@ def resolution_figure(runs: Sequence[Run]) -> Figure:
     """Relative L2 error against the number of points, without retraining (Figure superresolution_1d)."""
     figure = _figure(8.4, 3.8)
     axes = figure.subplots()
-    for run, colour in zip(runs, RUNS, strict=False):
+    for run, name, colour in zip(runs, run_names(runs), cycle(RUNS), strict=False):
         uniform = [e for e in run.evaluations if e.label.endswith("x")]
         points = [e.points for e in uniform]
         low, high = ([_quantile(e, q) for e in uniform] for q in (0.1, 0.9))
-        name = operator_name(run)
         axes.fill_between(points, low, high, color=colour, alpha=0.12, lw=0)
         axes.plot(points, [e.median for e in uniform], "o-", color=colour, label=f"{name}, median")
         axes.plot(points, [e.worst for e in uniform], "v:", color=colour, ms=5, lw=1, label=f"{name}, worst")
@@ -92,12 +92,12 @@ def training_figure(runs: Sequence[Run]) -> Figure:
     """Loss and validation error by epoch."""
     figure = _figure(7.2, 3.2)
     axes = figure.subplots()
-    for run, colour in zip(runs, RUNS, strict=False):
+    for run, name, colour in zip(runs, run_names(runs), cycle(RUNS), strict=False):
         epochs = [record["epoch"] for record in run.metrics]
-        axes.plot(epochs, [r["loss"] for r in run.metrics], "-", color=colour, label=f"{operator_name(run)}, loss")
+        axes.plot(epochs, [r["loss"] for r in run.metrics], "-", color=colour, label=f"{name}, loss")
         axes.plot(
             epochs, [r["validation_error"] for r in run.metrics], "o", color=colour, ms=4,
-            label=f"{operator_name(run)}, validation",
+            label=f"{name}, validation",
         )  # fmt: skip
     axes.set(yscale="log", xlabel="epoch", ylabel="relative error")
     _percent_ticks(axes)
@@ -126,7 +126,7 @@ def _draw_sample(axes: Any, sample: Curves, outputs: Sequence[str], marked: bool
         axes[1 + row].plot(sample.x, truth, color=TRUTH, lw=1.4, label="truth")
         axes[1 + row].plot(sample.x, prediction, "--", color=PREDICTION, lw=1.4, label="prediction", **dots)
         error = [p - t for p, t in zip(prediction, truth, strict=True)]
-        axes[-1].plot(sample.x, error, color=ERRORS[row], lw=1.2, label=name, **dots)
+        axes[-1].plot(sample.x, error, color=ERRORS[row % len(ERRORS)], lw=1.2, label=name, **dots)
     if len(outputs) > 1:
         axes[-1].legend(fontsize=8, loc="lower left", ncols=len(outputs))
 

@@ -13,7 +13,7 @@ from operformer import __version__
 from operformer.errors import UsageError
 from operformer.files import write_bytes
 from operformer.report.figures import resolution_figure, samples_figure, to_svg, training_figure
-from operformer.report.tables import error_table, grid_name, operator_name, settings_table
+from operformer.report.tables import error_table, grid_name, percent, run_names, settings_table
 from operformer.run import Run
 
 DESCRIPTIONS = {
@@ -50,11 +50,11 @@ def write_page(runs: Sequence[Run], path: Path) -> None:
 def summary(runs: Sequence[Run]) -> list[str]:
     """What came out, one sentence for each run."""
     sentences = []
-    for run in runs:
+    for run, name in zip(runs, run_names(runs), strict=True):
         trained = run.evaluation("1x").median
         uniform = max(e.median for e in run.evaluations if e.label.endswith("x")) / trained
         sentence = (
-            f"{_capitalised(operator_name(run))}: median error {trained:.2%} on the grid it was trained on; "
+            f"{_capitalised(name)}: median error {percent(trained)} on the grid it was trained on; "
             f"at half to double that resolution at most {uniform:.2f} times as much"
         )
         irregular = [e for e in run.evaluations if not e.label.endswith("x")]
@@ -70,10 +70,10 @@ def _pictures(runs: Sequence[Run]) -> list[Picture]:
         )
     ]
     for label in ("1x", "irregular", "graded"):
-        for run in runs:
+        for run, name in zip(runs, run_names(runs), strict=True):
             if (label == "1x" and run is not runs[0]) or label not in {e.label for e in run.evaluations}:
                 continue
-            where = f"{_capitalised(operator_name(run))} on the {grid_name(label)}{DESCRIPTIONS[label]}"
+            where = f"{_capitalised(name)} on the {grid_name(label)}{DESCRIPTIONS[label]}"
             caption = f"{where}: the test samples of median and of worst error."
             pictures.append(_picture(samples_figure(run, label), caption))
     pictures.append(_picture(training_figure(runs), "Training: loss and validation error by epoch."))

@@ -27,12 +27,12 @@ def error_table(runs: Sequence[Run]) -> Table:
     header = ("grid", "points", "operator", "median", "mean", "worst", "ratio")
     rows = []
     for evaluation in runs[0].evaluations:
-        for number, run in enumerate(runs):
+        for number, (run, name) in enumerate(zip(runs, run_names(runs), strict=True)):
             there = run.evaluation(evaluation.label)
             ratio = there.median / run.evaluation("1x").median
-            figures = (f"{there.median:.2%}", f"{there.mean:.2%}", f"{there.worst:.2%}", f"{ratio:.2f}")
+            figures = (percent(there.median), percent(there.mean), percent(there.worst), f"{ratio:.2f}")
             where = (grid_name(evaluation.label), str(evaluation.points)) if number == 0 else ("", "")
-            rows.append((*where, operator_name(run), *figures))
+            rows.append((*where, name, *figures))
     return Table("Relative L2 error on test pairs", header, tuple(rows))
 
 
@@ -40,14 +40,24 @@ def settings_table(runs: Sequence[Run]) -> Table:
     """Every setting of each run."""
     columns = [_flatten(run) for run in runs]
     keys = list(dict.fromkeys(key for column in columns for key in column))
-    header = ("setting", *(operator_name(run) for run in runs))
-    return Table("Settings", header, tuple((key, *(column.get(key, "") for column in columns)) for key in keys))
+    rows = tuple((key, *(column.get(key, "") for column in columns)) for key in keys)
+    return Table("Settings", ("setting", *run_names(runs)), rows)
 
 
-def operator_name(run: Run) -> str:
-    """What a reader calls the operator of a run."""
-    name = str(run.experiment.operator["name"])
-    return "transformer" if name == "Transformer" else name
+def run_names(runs: Sequence[Run]) -> list[str]:
+    """What a reader calls each run: its operator and, where that is not enough, its experiment and its place."""
+    names = ["transformer" if run.experiment.operator["name"] == "Transformer" else str(run.experiment.operator["name"])
+             for run in runs]  # fmt: skip
+    if len(set(names)) < len(names):
+        names = [f"{name} {run.experiment.name}" for name, run in zip(names, runs, strict=True)]
+    if len(set(names)) < len(names):
+        names = [f"{name} {number}" for number, name in enumerate(names, 1)]
+    return names
+
+
+def percent(error: float) -> str:
+    """An error in per cent: two decimals, or two digits where that would be zero."""
+    return f"{error:.2%}" if error >= 5e-4 or error == 0 else f"{100 * error:.1e}%"
 
 
 def grid_name(label: str) -> str:
@@ -66,6 +76,4 @@ def _flatten(run: Run) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

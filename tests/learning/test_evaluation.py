@@ -1,0 +1,129 @@
+"""Errors of an operator whose errors are known: median, mean, worst, and the curves that go with them."""
+
+import pytest
+import torch
+
+from operformer import Grid
+from operformer.domain import l2_norm
+from operformer.errors import DataError, DivergedError
+from operformer.learning.evaluation import evaluate, predict, relative_errors
+from operformer.operators import Operator
+from operformer.problems import Samples
+
+
+class Double(Operator):
+    """G(u) = 2 u."""
+
+    def __init__(self):
+        super().__init__(1, 2, 2, {})
+
+    def transform(self, u, grid, query):
+        return 2 * u
+
+
+IRREGULAR = Grid.rectilinear([0.0, 0.1, 0.7, 1.0, 3.0])
+
+
+def samples_with(errors, grid=IRREGULAR, dtype=torch.float64):
+    """Pairs on which `Double` is off by exactly these: 2 u - z = e z for z = 2 u / (1 + e)."""
+    generator = torch.Generator().manual_seed(0)
+    u = 1 + torch.rand(len(errors), 2, *grid.shape, generator=generator, dtype=torch.float64)
+    z = 2 * u / (1 + torch.tensor(errors, dtype=torch.float64)).reshape(-1, 1, 1)
+    return Samples(u, z, grid).to(dtype=dtype)
+
+
+def test_median_mean_and_worst_by_hand():
+    errors = (0.3, 0.1, 0.25, 0.75, 0.5)
+    evaluation = evaluate(Double().double(), samples_with(errors), "here")
+    assert evaluation.errors == pytest.approx(errors, rel=1e-12)
+    assert evaluation.median == pytest.approx(0.3, rel=1e-12)
+    assert evaluation.mean == pytest.approx(0.38, rel=1e-12)
+    assert evaluation.worst == pytest.approx(0.75, rel=1e-12)
+    assert (evaluation.label, evaluation.points) == ("here", 5)
+
+
+def test_an_even_number_of_errors_has_its_median_between_two():
+    evaluation = evaluate(Double().double(), samples_with((0.75, 0.25, 0.125, 0.375)), "here")
+    assert evaluation.median == pytest.approx(0.3125, rel=1e-12)
+    assert evaluation.median_sample.error == pytest.approx(0.25, rel=1e-12)
+
+
+def test_one_sample_is_its_own_median():
+    evaluation = evaluate(Double().double(), samples_with((0.25,)), "here")
+    assert (evaluation.median, evaluation.mean, evaluation.worst) == pytest.approx((0.25,) * 3, rel=1e-12)
+
+
+def test_the_curves_are_those_of_the_median_and_the_worst_sample():
+    samples = samples_with((0.3, 0.1, 0.25, 0.75, 0.5))
+    evaluation = evaluate(Double().double(), samples, "here")
+    for curves, index in ((evaluation.median_sample, 0), (evaluation.worst_sample, 3)):
+        assert curves.error == evaluation.errors[index]
+        assert curves.x == [0.0, 0.1, 0.7, 1.0, 3.0]
+        assert curves.u == samples.u[index].tolist()
+        assert curves.z == samples.z[index].tolist()
+        assert curves.prediction == (2 * samples.u[index]).tolist()
+
+
+def test_curves_run_from_left_to_right_whatever_the_order_of_the_points():
+    samples = samples_with((0.5, 0.25), Grid.rectilinear([0.7, 3.0, 0.0, 1.0, 0.1]))
+    curves = evaluate(Double().double(), samples, "here").worst_sample
+    assert curves.x == [0.0, 0.1, 0.7, 1.0, 3.0]
+    order = [2, 4, 0, 3, 1]
+    assert curves.u == samples.u[0][:, order].tolist()
+    assert curves.z == samples.z[0][:, order].tolist()
+    assert curves.prediction == (2 * samples.u[0][:, order]).tolist()
+
+
+def test_errors_do_not_depend_on_the_size_of_the_batches():
+    errors = [k / 7 for k in range(1, 14)]
+    for batch_size in (1, 5, 13, 64):
+        found = relative_errors(Double().double(), samples_with(errors), batch_size=batch_size)
+        torch.testing.assert_close(found, torch.tensor(errors, dtype=torch.float64), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("grid", [Grid.uniform((7,)), IRREGULAR, Grid.scattered([[0.2], [0.3], [0.9]])])
+def test_errors_are_those_of_the_samples_own_grid(grid):
+    generator = torch.Generator().manual_seed(0)
+    u, z = (torch.randn(3, 2, *grid.shape, generator=generator, dtype=torch.float64) for _ in range(2))
+    found = evaluate(Double().double(), Samples(u, z, grid), "here").errors
+    weights = grid.weights / grid.weights.sum()
+    expected = ((((2 * u - z) ** 2) * weights).sum((1, 2)) / ((z**2) * weights).sum((1, 2))).sqrt()
+    assert found == pytest.approx(expected.tolist(), rel=1e-12)
+
+
+def test_another_grid_gives_what_the_operator_gives_there(make_operator, pairs):
+    operator = make_operator(dtype=torch.float64)
+    for resolution in (5, 10, 20):
+        samples = pairs(7, resolution, dtype=torch.float64)
+        difference = operator(samples.u, samples.grid) - samples.z
+        expected = l2_norm(difference, samples.grid) / l2_norm(samples.z, samples.grid)
+        assert evaluate(operator, samples, "there").errors == pytest.approx(expected.tolist(), rel=1e-12)
+
+
+def test_samples_in_float64_serve_an_operator_in_float32():
+    errors = relative_errors(Double(), samples_with((0.5, 0.25)))
+    assert errors.dtype == torch.float64
+    assert errors.tolist() == pytest.approx([0.5, 0.25], rel=1e-6)
+
+
+def test_prediction_is_without_gradient_and_in_evaluation_mode(make_operator, pairs):
+    operator = make_operator().train()
+    prediction = predict(operator, pairs(2))
+    assert not prediction.requires_grad
+    assert not operator.training
+    assert torch.equal(prediction, operator(pairs(2).u, pairs(2).grid))
+
+
+def test_an_output_that_is_not_finite_is_told_with_its_sample():
+    samples = samples_with((0.1, 0.2, 0.3))
+    samples.u[1, 0, 2] = torch.inf
+    with pytest.raises(DivergedError, match="sample 1"):
+        relative_errors(Double().double(), samples, batch_size=1)
+
+
+@pytest.mark.parametrize("broken", ["zero", "nan"])
+def test_a_truth_that_has_no_relative_error_is_not_blamed_on_the_operator(broken):
+    samples = samples_with((0.1, 0.2, 0.3))
+    samples.z[1] = 0 if broken == "zero" else torch.nan
+    with pytest.raises(DataError, match="sample 1 of z"):
+        evaluate(Double().double(), samples, "here")

@@ -1,0 +1,86 @@
+"""Tables whose numbers can be computed by hand."""
+
+from dataclasses import replace
+
+from operformer.report.tables import Table, error_table, grid_name, run_names, settings_table
+
+# Errors of 1, 2, 3 and 6 %: median 2.5 %, mean 3 %.
+TRAINED = ("2.50%", "3.00%", "6.00%", "1.00")
+ELSEWHERE = ("3.75%", "4.50%", "9.00%", "1.50")
+
+
+def test_the_errors_of_one_run(make_run):
+    table = error_table([make_run()])
+    assert table.header == ("grid", "points", "operator", "median", "mean", "worst", "ratio")
+    assert table.rows == (
+        ("0.5 × resolution", "6", "TNO", *ELSEWHERE),
+        ("training grid", "11", "TNO", *TRAINED),
+        ("2 × resolution", "21", "TNO", *ELSEWHERE),
+        ("irregular grid", "9", "TNO", *ELSEWHERE),
+        ("graded grid", "11", "TNO", *ELSEWHERE),
+    )
+
+
+def test_the_ratio_of_each_run_is_to_its_own_training_grid(make_run):
+    table = error_table([make_run(), make_run(factor=2.0, plain=True)])
+    assert table.rows[:4] == (
+        ("0.5 × resolution", "6", "TNO", *ELSEWHERE),
+        ("", "", "transformer", "7.50%", "9.00%", "18.00%", "1.50"),
+        ("training grid", "11", "TNO", *TRAINED),
+        ("", "", "transformer", "5.00%", "6.00%", "12.00%", "1.00"),
+    )
+
+
+def test_small_errors_are_not_shown_as_zero(make_run):
+    for row in error_table([make_run(factor=1e-3)]).rows:
+        assert all(float(cell.rstrip("%")) > 0 for cell in row[3:6])
+
+
+def test_settings_hold_every_value_of_each_run(make_run):
+    one, other = make_run(), make_run(plain=True)
+    other = replace(other, parameters=7)
+    rows = {row[0]: row[1:] for row in settings_table([one, other]).rows}
+    assert rows["parameters"] == ("12,345", "7")
+    assert rows["problem.recover"] == ("y", "y")
+    assert rows["operator.name"] == ("TNO", "Transformer")
+    assert rows["training.learning_rate"] == ("0.002", "0.002")
+    assert rows["data.train"] == ("2000", "2000")
+    for run, column in ((one, 0), (other, 1)):
+        for section, values in run.experiment.to_mapping().items():
+            for key in values if isinstance(values, dict) else ():
+                assert rows[f"{section}.{key}"][column]
+
+
+def test_settings_keep_every_digit(make_run):
+    run = make_run()
+    changed = replace(run.experiment.training, learning_rate=0.0012345678, weight_decay=1e-12)
+    run = replace(run, experiment=replace(run.experiment, training=changed))
+    rows = dict(settings_table([run]).rows)
+    assert float(rows["training.learning_rate"]) == 0.0012345678
+    assert float(rows["training.weight_decay"]) == 1e-12
+    assert float(rows["problem.beta"]) == 8 / 3
+
+
+def test_a_setting_that_one_run_lacks_is_left_empty(make_run):
+    one = make_run(operator={"name": "TNO", "initial_channels": 0})
+    rows = {row[0]: row[1:] for row in settings_table([one, make_run(plain=True)]).rows}
+    assert rows["operator.initial_channels"] == ("0", "")
+
+
+def test_two_operators_of_one_kind_can_be_told_apart(make_run):
+    runs = [make_run(operator={"name": "TNO", "hidden_channels": width}) for width in (32, 64)]
+    named = [replace(run, experiment=replace(run.experiment, name=f"width-{n}")) for n, run in enumerate(runs)]
+    assert len(set(settings_table(named).header)) == 3
+    assert len({row[2] for row in error_table(named).rows}) == 2
+
+
+def test_names_for_readers(make_run):
+    assert run_names([make_run(), make_run(plain=True)]) == ["TNO", "transformer"]
+    assert [grid_name(label) for label in ("1x", "0.75x", "graded")] == [
+        "training grid", "0.75 × resolution", "graded grid",
+    ]  # fmt: skip
+
+
+def test_markdown():
+    table = Table("t", ("a", "b"), (("1", "2"), ("", "3")))
+    assert table.markdown() == "| a | b |\n| --- | --- |\n| 1 | 2 |\n|  | 3 |"

@@ -1,0 +1,129 @@
+"""Files that are whole or not there, also when the disk is full or somebody presses Ctrl-C."""
+
+import errno
+import os
+
+import pytest
+
+from operformer.errors import DataError, ResourceError
+from operformer.files import flush_folder, read_bytes, read_json, write_bytes, write_json
+
+NAMES = ("fsync", "chmod", "replace")
+
+
+def raising(error):
+    def fail(*arguments, **options):
+        raise error
+
+    return fail
+
+
+def full():
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_content_arrives_in_folders_that_were_not_there(tmp_path):
+    path = tmp_path / "a" / "b" / "file"
+    write_bytes(path, b"\x00one\n")
+    assert path.read_bytes() == b"\x00one\n"
+    write_bytes(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_bytes(tmp_path / "file", b"")
+        assert os.umask(0o027) == 0o027  # looking at the mask does not change it
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("existed", [True, False])
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, name, existed):
+    path = tmp_path / "file"
+    if existed:
+        path.write_bytes(b"old")
+    monkeypatch.setattr(os, name, raising(full()))
+    with pytest.raises(ResourceError, match="the disk is full") as caught:
+        write_bytes(path, b"new")
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert os.listdir(tmp_path) == (["file"] if existed else [])
+    assert not existed or path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_interruption_leaves_what_was_there(tmp_path, monkeypatch, name):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, name, raising(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        write_bytes(path, b"new")
+    assert os.listdir(tmp_path) == ["file"]
+    assert path.read_bytes() == b"old"
+
+
+def test_a_folder_is_not_replaced_by_a_file(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ResourceError, match="folder"):
+        write_bytes(tmp_path / "folder", b"new")
+    assert os.listdir(tmp_path) == ["folder"]
+    assert (tmp_path / "folder").is_dir()
+
+
+def test_a_file_in_place_of_a_parent_folder_is_a_resource_error(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(ResourceError, match="file"):
+        write_bytes(tmp_path / "file" / "below" / "it", b"new")
+    assert (tmp_path / "file").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("value", [float("nan"), [1.0, float("inf")], {"a": float("-inf")}])
+def test_json_without_numbers_is_refused_before_anything_is_written(tmp_path, value):
+    path = tmp_path / "value.json"
+    write_json(path, {"a": 1.5})
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(path, value)
+    assert read_json(path) == {"a": 1.5}
+    assert os.listdir(tmp_path) == ["value.json"]
+
+
+def test_json_keeps_every_bit_of_a_number(tmp_path):
+    values = [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, 2**60 + 1, None, True, "√"]
+    write_json(tmp_path / "value.json", values)
+    assert read_json(tmp_path / "value.json") == values
+
+
+@pytest.mark.parametrize("read", [read_bytes, read_json])
+def test_what_cannot_be_read_is_named(tmp_path, read):
+    for path in (tmp_path / "nowhere", tmp_path, tmp_path / "nowhere" / "file"):
+        with pytest.raises(DataError, match="cannot read") as caught:
+            read(path)
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"a": 1}}', b"\xff\xfe\x00", b"{'a': 1}\n\n", b"nan"])
+def test_what_is_not_json_is_named(tmp_path, content):
+    path = tmp_path / "value.json"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="is not JSON") as caught:
+        read_json(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_is_flushed_and_its_descriptor_closed(tmp_path, monkeypatch):
+    flushed = []
+    before = len(os.listdir("/dev/fd"))
+    monkeypatch.setattr(os, "fsync", lambda descriptor: flushed.append(os.fstat(descriptor).st_ino))
+    flush_folder(tmp_path)
+    assert flushed == [tmp_path.stat().st_ino]
+    monkeypatch.setattr(os, "fsync", raising(full()))
+    with pytest.raises(OSError, match="space"):
+        flush_folder(tmp_path)
+    assert len(os.listdir("/dev/fd")) == before

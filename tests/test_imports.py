@@ -1,0 +1,96 @@
+"""The import graph: packages know only those below them, modules never know each other in circles."""
+
+import ast
+import json
+import subprocess
+import sys
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import operformer
+
+ROOT = Path(operformer.__file__).parent
+# From the bottom to the top; what stands on one line does not know each other. "operformer" is the package's front.
+LAYERS = [
+    {"errors"},
+    {"files", "settings"},
+    {"domain"},
+    {"operators", "problems"},
+    {"operformer"},
+    {"learning"},
+    {"experiments"},
+    {"run"},
+    {"report"},
+    {"cli"},
+]
+HEAVY = ("matplotlib", "lightning_fabric", "cyclopts", "jinja2")
+
+
+def module_name(path):
+    parts = ["operformer", *path.relative_to(ROOT).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in ROOT.rglob("*.py")}
+
+
+def imports(module, with_types):
+    """The modules of this package that a module imports, anywhere in its text; for type checking only if asked."""
+    tree = ast.parse(MODULES[module].read_text())
+    skipped = set()
+    if not with_types:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                skipped |= {id(inner) for inner in ast.walk(node)}
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} imports relatively"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in MODULES else node.module)
+    return {name for name in found if name.split(".")[0] == "operformer"}
+
+
+def package(module):
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def test_every_import_is_understood():
+    assert imports("operformer.learning.loss", with_types=False) == {"operformer.domain"}
+    assert imports("operformer.domain.quadrature", with_types=True) >= {"operformer.domain.grid"}
+    assert "operformer.run" in imports("operformer.cli", with_types=False)  # inside a function
+    for module in MODULES:
+        assert imports(module, with_types=True) <= MODULES.keys()
+
+
+def test_every_package_has_a_layer():
+    assert {package(module) for module in MODULES} == set().union(*LAYERS)
+
+
+def test_packages_import_only_what_lies_below_them():
+    rank = {name: height for height, names in enumerate(LAYERS) for name in names}
+    edges = {(package(m), package(other)) for m in MODULES for other in imports(m, with_types=True)}
+    wrong = {(one, other) for one, other in edges if one != other and rank[one] <= rank[other]}
+    assert not wrong
+    assert {("learning", "operators"), ("learning", "problems"), ("cli", "report")} <= edges
+
+
+def test_modules_do_not_import_in_circles():
+    graph = {module: imports(module, with_types=False) for module in MODULES}
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        raise AssertionError(" -> ".join(error.args[1])) from None
+    assert order.index("operformer.errors") < order.index("operformer.cli")
+
+
+def test_the_front_imports_neither_plots_nor_trainer_nor_command_line():
+    program = f"import json, sys, operformer; print(json.dumps([m for m in {HEAVY} if m in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []

@@ -1,0 +1,231 @@
+"""A run in its folder: what it leaves, what it reads back, what it refuses."""
+
+import json
+
+import pytest
+import torch
+
+import operformer
+from operformer.domain import l2_norm
+from operformer.errors import DataError, DivergedError, ResourceError, UsageError
+from operformer.experiments import find_experiment
+from operformer.learning import training
+from operformer.problems import ControlledODE, Lorenz63
+from operformer.run import evaluate_run, evaluation_grids, read_experiment, read_run, train_run
+
+SMALL = [
+    "data.train=13", "data.validation=3", "data.test=5", "data.resolution=8", "data.seed=7",
+    "operator.hidden_channels=6", "operator.n_layers=1", "operator.n_heads=2",
+    "training.epochs=2", "training.batch_size=5", "training.device=cpu",
+]  # fmt: skip
+POINTS = {"0.5x": 5, "0.75x": 7, "1x": 9, "1.5x": 13, "2x": 17, "irregular": 7, "graded": 9}
+
+
+def small(*overrides, name="controlled-ode"):
+    return find_experiment(name, "smoke", [*SMALL, *overrides])
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """The folder of a run that was trained and evaluated; not to be changed."""
+    folder = tmp_path_factory.mktemp("runs") / "done"
+    train_run(small(), folder)
+    evaluate_run(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(done, tmp_path):
+    """A copy of it that may be damaged."""
+    for path in done.rglob("*"):
+        if path.is_file():
+            target = tmp_path / "run" / path.relative_to(done)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    return tmp_path / "run"
+
+
+def test_each_step_leaves_its_file(done):
+    assert sorted(path.name for path in done.iterdir()) == [
+        "checkpoints", "evaluation.json", "experiment.json", "metrics.jsonl", "operator",
+    ]  # fmt: skip
+    assert read_experiment(done) == small()
+
+
+def test_the_record_comes_back_as_it_was(done):
+    run = read_run(done)
+    assert run.experiment == small()
+    assert run.parameters == sum(p.numel() for p in operformer.load(done / "operator").parameters())
+    assert [record["epoch"] for record in run.metrics] == [1, 2]
+    assert {e.label: e.points for e in run.evaluations} == POINTS
+    assert run.evaluations == evaluate_run(done)
+
+
+def test_errors_are_those_on_the_draws_after_training_and_validation(done):
+    operator = operformer.load(done / "operator")
+    grids = evaluation_grids(ControlledODE(), 8)
+    assert grids.keys() == POINTS.keys()
+    for label, grid in grids.items():
+        samples = ControlledODE().sample(5, grid, seed=7, first=16)
+        prediction = operator(samples.u.float(), grid).double()
+        expected = l2_norm(prediction - samples.z, grid) / l2_norm(samples.z, grid)
+        assert read_run(done).evaluation(label).errors == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+def test_training_and_validation_pairs_are_the_first_of_the_draw(monkeypatch, tmp_path):
+    seen = {}
+
+    def spy(operator, samples, validation, *rest):
+        seen.update(train=samples, validation=validation)
+
+    monkeypatch.setattr("operformer.run.train", spy)
+    train_run(small(), tmp_path)
+    drawn = ControlledODE().sample(16, 8, seed=7)
+    assert torch.equal(torch.cat([seen["train"].z, seen["validation"].z]), drawn.z.float())
+    assert (len(seen["train"]), len(seen["validation"])) == (13, 3)
+
+
+def test_every_grid_of_an_evaluation_covers_the_domain():
+    for problem, resolution in ((Lorenz63(), 200), (ControlledODE(horizon=3.0), 12), (ControlledODE(), 1)):
+        for grid in evaluation_grids(problem, resolution).values():
+            assert grid.bounds == ((0.0, problem.horizon),)
+            assert grid.weights.sum().item() == pytest.approx(problem.horizon, rel=1e-12)
+    assert "irregular" not in evaluation_grids(ControlledODE(), 10)  # no multiple of 4
+
+
+def test_a_finished_run_is_not_trained_again(folder, monkeypatch):
+    def fail(*_):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(training.TrainingDisplay, "batch", fail)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    train_run(small(), folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_an_evaluation_of_an_earlier_operator_is_not_taken_for_one_of_the_last(monkeypatch, tmp_path):
+    # Stopped after the first of two epochs, evaluated to have a look, trained to the end.
+    monkeypatch.setattr(training.TrainingDisplay, "epoch", _interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        train_run(small(), tmp_path)
+    monkeypatch.undo()
+    evaluate_run(tmp_path)
+    early = operformer.load(tmp_path / "operator").state_dict()
+    train_run(small(), tmp_path)
+    late = operformer.load(tmp_path / "operator").state_dict()
+    assert not all(torch.equal(early[key], late[key]) for key in late)
+    with pytest.raises(DataError, match="evaluat"):
+        read_run(tmp_path)
+
+
+def _interrupt(*_):
+    raise KeyboardInterrupt
+
+
+# Folders that hold something else
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("training.epochs=3", "training.epochs"),
+        ("problem.n_terms=9", "problem.n_terms"),
+        ("data.seed=8", "data.seed"),
+        ("operator.n_heads=3", "operator.n_heads"),
+        ("operator.learnable_skips=true", "operator.learnable_skips"),
+    ],
+)
+def test_another_experiment_is_refused_with_what_differs(folder, override, key):
+    before = (folder / "experiment.json").read_bytes()
+    with pytest.raises(UsageError, match="holds another experiment") as caught:
+        train_run(small(override), folder)
+    assert key in str(caught.value)
+    assert (folder / "experiment.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("override", "error"),
+    [
+        ("training.device=cuda", ResourceError),
+        ("problem.rho=1e12", DivergedError),  # the trajectories leave the numbers
+    ],
+)
+def test_a_run_that_could_not_start_does_not_occupy_its_folder(tmp_path, monkeypatch, override, error):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(error):
+        train_run(small(override, name="lorenz-y"), tmp_path)
+    train_run(small(name="lorenz-y"), tmp_path)  # the remedy of the message
+    assert read_experiment(tmp_path) == small(name="lorenz-y")
+
+
+def test_a_folder_without_a_run_is_told_with_the_command_that_makes_one(tmp_path):
+    for read in (read_run, evaluate_run, read_experiment):
+        with pytest.raises(DataError, match="holds no run; train one with: operformer train"):
+            read(tmp_path)
+
+
+def test_a_run_that_was_not_evaluated_is_told_so(folder):
+    (folder / "evaluation.json").unlink()
+    with pytest.raises(DataError, match=r"evaluation\.json"):
+        read_run(folder)
+
+
+# Damage
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def edit(change):
+    return lambda path: path.write_text(json.dumps(change(json.loads(path.read_text()))))
+
+
+def first(**changes):
+    return edit(lambda evaluations: [{**evaluations[0], **changes}, *evaluations[1:]])
+
+
+DAMAGE = {
+    "experiment.json": {
+        "cut": cut,
+        "a list": edit(lambda e: [e]),
+        "null": edit(lambda e: None),
+        "a setting too many": edit(lambda e: e | {"scale": 1}),
+        "a section that is a number": edit(lambda e: e | {"data": 1}),
+        "a problem that is none": edit(lambda e: e | {"problem": {"name": ["Lorenz63"]}}),
+    },
+    "metrics.jsonl": {
+        "cut": cut,
+        "missing": lambda path: path.unlink(),
+        "not text": lambda path: path.write_bytes(b"\xff\xfe\n"),
+        "a line that is no record": lambda path: path.write_text("3\n"),
+    },
+    "evaluation.json": {
+        "cut": cut,
+        "a number": edit(lambda e: 7),
+        "a list of numbers": edit(lambda e: [1, 2]),
+        "a table": edit(lambda e: e[0]),
+        "empty": edit(lambda e: []),
+        "no errors": first(errors=[]),
+        "errors that are text": first(errors=["a", "b"]),
+        "a sample that is none": first(worst_sample=3),
+        "something more": first(more=3),
+        "no training grid": edit(lambda e: [one for one in e if one["label"] != "1x"]),
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "damage"), [(name, damage) for name, cases in DAMAGE.items() for damage in cases])
+def test_damage_is_told_in_one_line_that_names_the_file(folder, name, damage):
+    DAMAGE[name][damage](folder / name)
+    with pytest.raises(DataError) as caught:
+        read_run(folder)
+    assert str(folder / name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_operator_is_named(folder):
+    cut(folder / "operator" / "model.safetensors")
+    for read in (read_run, evaluate_run):
+        with pytest.raises(DataError, match=r"model\.safetensors"):
+            read(folder)
