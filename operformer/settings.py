@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from math import isfinite
 from types import UnionType
@@ -53,10 +53,8 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
             return value
         raise UsageError(f"{where} must be {' or '.join(map(repr, arguments))}: got {value!r}")
     if origin in (Union, UnionType):
-        if value is None and type(None) in arguments:
-            return None
-        return _convert(value, next(a for a in arguments if a is not type(None)), where)
-    if origin is tuple:
+        return _convert_to_one_of(value, arguments, where)
+    if origin in (tuple, Sequence):
         if not isinstance(value, list | tuple):
             raise UsageError(f"{where} must be a list: got {value!r}")
         return tuple(_convert(item, arguments[0], where) for item in value)
@@ -67,6 +65,20 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if hint in (int, float, str, bool) and type(value) is not hint:
         raise UsageError(f"{where} must be {_PLAIN[hint]}: got {value!r}")
     return value
+
+
+def _convert_to_one_of(value: Any, alternatives: tuple[Any, ...], where: str) -> Any:
+    """The value as the first of several types that it fits."""
+    if value is None and type(None) in alternatives:
+        return None
+    complaints = []
+    for alternative in alternatives:
+        if alternative is not type(None):
+            try:
+                return _convert(value, alternative, where)
+            except UsageError as error:
+                complaints.append(error)
+    raise complaints[0]
 
 
 _PLAIN = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}

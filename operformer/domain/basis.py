@@ -21,6 +21,8 @@ class Basis(ABC):
 
     has_pairs: ClassVar[bool] = False
     is_orthonormal: ClassVar[bool] = True
+    # The function 1 is this multiple of the first function, where that is a constant.
+    one: ClassVar[float] = 1.0
 
     def size(self, n_modes: int) -> int:
         """How many functions m modes are."""
@@ -74,6 +76,7 @@ class ExtendedFourier(Basis):
 
     has_pairs = True
     is_orthonormal = False
+    one = sqrt(2)
 
     def synthesis(self, x: Tensor, n_modes: int) -> Tensor:
         """The functions at the points: (...) -> (..., 2 m)."""

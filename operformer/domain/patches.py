@@ -154,12 +154,8 @@ def _axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
         members = torch.arange(n, device=device).unflatten(0, (count, m))
         return AxisPatches(members, local[None], weights, torch.ones_like(members, dtype=torch.bool), is_even=True)
     lower, upper = grid.bounds[k]
-    position, index = count * (axis - lower) / (upper - lower), torch.arange(n, device=device)
-    if grid.kind == "periodic":
-        # The upper end of D is its lower end.
-        position, index = torch.cat([position, position[:1] + count]), torch.cat([index, index[:1]])
-    order = torch.argsort(position)
-    return _padded(position[order], index[order], k, count)
+    position, order = torch.sort(count * (axis - lower) / (upper - lower))
+    return _padded(position, order, k, count)
 
 
 def _padded(position: Tensor, index: Tensor, k: int, count: int) -> AxisPatches:

@@ -26,13 +26,13 @@ class CodomainAttention(nn.Module):
             raise UsageError(f"token_channels must divide channels: got {token_channels} and {channels}")
         check_heads(token_channels, n_heads)
         self.n_heads, self.token_channels, self.spectrum = n_heads, token_channels, spectrum
+        self.modes = make_modes(spectrum.basis, spectrum.n_modes)
         self.mixing = SpectralMixing(spectrum, token_channels, 3 * token_channels)
         self.merge = nn.Linear(token_channels, token_channels)
 
     def forward(self, v: Tensor, transform: Transform) -> Tensor:
         """(batch, 1, *points, channels) on one patch, which is D, -> the same."""
-        modes = make_modes(self.spectrum.basis, self.spectrum.n_modes)
-        batch = len(v)
+        modes, batch = self.modes, len(v)
         coefficients = transform.analyse(v)[:, 0].unflatten(-1, (-1, self.token_channels))
         tokens = coefficients.transpose(1, 2).flatten(0, 1)
         query, key, value = self.mixing(modes.gather(tokens)).chunk(3, -1)
@@ -42,9 +42,10 @@ class CodomainAttention(nn.Module):
         query, key, value = (self._split(t, batch) for t in (query, key, value))
         average = average_patches(query @ key.transpose(-1, -2), value, None)
         entries = average.unflatten(-1, (modes.count, -1)).permute(3, 0, 2, 1, 4).flatten(1, 2).flatten(-2)
-        merged = modes.scatter(entries @ self.merge.weight.T).unflatten(0, (batch, -1))
-        synthesised = transform.synthesise(merged.transpose(1, 2).flatten(-2).unsqueeze(1))
-        return synthesised + self.merge.bias.repeat(v.shape[-1] // self.token_channels)
+        merged = entries @ self.merge.weight.T
+        merged[0] += self.merge.bias * self.spectrum.basis.one ** len(self.spectrum.n_modes)
+        tokens = modes.scatter(merged).unflatten(0, (batch, -1))
+        return transform.synthesise(tokens.transpose(1, 2).flatten(-2).unsqueeze(1))
 
     def _split(self, entries: Tensor, batch: int) -> Tensor:
         """(E, batch tokens, c) -> (batch, heads, tokens, E d_k)."""

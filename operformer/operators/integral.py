@@ -71,11 +71,14 @@ class FourierIntegralOperator(nn.Module):
     def __init__(self, spectrum: Spectrum, in_channels: int, out_channels: int) -> None:
         super().__init__()
         self.spectrum = spectrum
+        self.modes = make_modes(spectrum.basis, spectrum.n_modes)
         self.mixing = SpectralMixing(spectrum, in_channels, out_channels)
 
     def forward(self, v: Tensor, transform: Transform) -> Tensor:
         """(batch, P, *points, in_channels) -> (batch, P, *points, out_channels)."""
-        return transform.synthesise(map_coefficients(self.mixing, transform.analyse(v), self.spectrum))
+        coefficients = transform.analyse(v)
+        mixed = self.mixing(self.modes.gather(coefficients.flatten(0, 1)))
+        return transform.synthesise(self.modes.scatter(mixed).unflatten(0, coefficients.shape[:2]))
 
 
 class SpectralResidual(nn.Module):
@@ -124,23 +127,16 @@ def apply_kernel(
     return torch.einsum("ijrs,bjs->bir", kernel(x, y), weighted).unflatten(1, there.shape)
 
 
-def map_coefficients(mixing: nn.Module, coefficients: Tensor, spectrum: Spectrum) -> Tensor:
-    """A map of the functions' coefficients, applied to flat coefficients (batch, P, sizes, c)."""
-    modes = make_modes(spectrum.basis, spectrum.n_modes)
-    mixed = mixing(modes.gather(coefficients.flatten(0, 1)))
-    return modes.scatter(mixed).unflatten(0, coefficients.shape[:2])
-
-
 def make_spectrum(
     name: BasisName, periodic_extension: bool, n_modes: int | Sequence[int], n_patches: Sequence[int]
 ) -> Spectrum:
     """The spectrum of a patched operator, after its settings were compared with each other."""
     dim = len(n_patches)
-    modes = (n_modes,) * dim if isinstance(n_modes, int) else tuple(n_modes)
+    modes = tuple(n_modes) if isinstance(n_modes, Sequence) else (n_modes,) * dim
     if len(modes) != dim:
         raise UsageError(f"n_modes must be one number or one for each of {dim} axes: got {n_modes}")
     if any(not isinstance(m, int) or m < 1 for m in modes):
-        raise UsageError(f"n_modes must be at least 1, the mean of a patch: got {n_modes}")
+        raise UsageError(f"n_modes must be at least 1, the mean of a patch, and whole: got {n_modes}")
     bases: dict[str, Basis] = {"fourier": Fourier(), "cosine": Cosine(), "legendre": Legendre()}
     if name not in bases:
         raise UsageError(f"basis must be one of {', '.join(bases)}: got {name!r}")

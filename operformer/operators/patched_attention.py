@@ -91,13 +91,13 @@ class FourierAttention(nn.Module):
         check_heads(channels, n_heads)
         self.n_heads = n_heads
         self.spectrum = spectrum
+        self.modes = make_modes(spectrum.basis, spectrum.n_modes)
         self.mixing = SpectralMixing(spectrum, channels, 3 * channels)
         self.merge = nn.Linear(channels, channels)
 
     def forward(self, v: Tensor, measure: Coefficients, source: Tensor | None = None) -> Tensor:
         """Attention of the patches of v (batch, P, *points, c) to each other, or to those of ``source``."""
-        transform = measure.transform
-        modes = make_modes(self.spectrum.basis, self.spectrum.n_modes)
+        transform, modes = measure.transform, self.modes
         batch, count = v.shape[:2]
         mixed = self.mixing(modes.gather(transform.analyse(v).flatten(0, 1)))
         query, key, value = mixed.chunk(3, -1)
@@ -112,7 +112,9 @@ class FourierAttention(nn.Module):
         average = average_patches(scores, value, measure.is_present)
         entries = average.unflatten(-1, (modes.count, -1)).permute(3, 0, 2, 1, 4)
         merged = entries.reshape(modes.count, batch * count, -1) @ self.merge.weight.T
-        return transform.synthesise(modes.scatter(merged).unflatten(0, (batch, count))) + self.merge.bias
+        # A constant is the first function, at a fraction of the points' cost.
+        merged[0] += self.merge.bias * self.spectrum.basis.one ** len(self.spectrum.n_modes)
+        return transform.synthesise(modes.scatter(merged).unflatten(0, (batch, count)))
 
     def _split(self, entries: Tensor, batch: int) -> Tensor:
         """(E, batch P, c) -> (batch, heads, P, E d_k)."""

@@ -67,7 +67,7 @@ class ViTNO(Operator):
             return self.last(self._on_patches(u, grid), grid).movedim(-1, 1)
         if not self.resample:
             raise UsageError(self._refusal(grid))
-        cells = Grid.uniform(self._nearest_cells(grid), grid.bounds, kind="cells").to(grid.points.device)
+        cells = Grid.uniform(self._nearest(self._sizes(grid)), grid.bounds, kind="cells").to(grid.points.device)
         z = self._on_patches(interpolate(u, grid, cells), cells)
         return self.last(interpolate(z.movedim(-1, 1), cells, grid).movedim(1, -1), grid).movedim(-1, 1)
 
@@ -88,15 +88,18 @@ class ViTNO(Operator):
             return all(n % count == 0 for n, count in zip(grid.shape, self.n_patches, strict=True))
         return grid.kind == "nodes" and all((n - 1) % p == 0 for n, p in zip(grid.shape, self.n_patches, strict=True))
 
-    def _nearest_cells(self, grid: Grid) -> tuple[int, ...]:
-        """The size nearest to the grid's that the patches divide, two points or more in each."""
-        sizes = grid.shape if grid.axes is not None else (round(grid.shape[0] ** (1 / self.dim)),) * self.dim
+    def _sizes(self, grid: Grid) -> tuple[int, ...]:
+        """The points along each axis, as many as the root of their number where they are scattered."""
+        return grid.shape if grid.axes is not None else (round(grid.shape[0] ** (1 / self.dim)),) * self.dim
+
+    def _nearest(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """The nearest sizes that the patches divide, two intervals or more in each."""
         return tuple(max(2, round(n / count)) * count for n, count in zip(sizes, self.n_patches, strict=True))
 
     def _refusal(self, grid: Grid) -> str:
         asked = f"ViTNO compares patches point by point and cannot split {grid} into {self.n_patches} patches"
-        cells = " x ".join(map(str, self._nearest_cells(grid)))
-        nodes = " x ".join(str(n + 1) for n in self._nearest_cells(grid))
+        cells = " x ".join(map(str, self._nearest(self._sizes(grid))))
+        nodes = " x ".join(str(n + 1) for n in self._nearest(tuple(n - 1 for n in self._sizes(grid))))
         return f"{asked}; use {cells} cells, {nodes} nodes, resample=True, or a FANO, which takes any grid"
 
 
