@@ -1,6 +1,7 @@
 """One training step of FANO and ViTNO against their literal forms, on the CPU, in one run.
 
     python benchmarks/patched_against_literal.py [--points 128] [--patches 4] [--modes 9] [--width 64] [--layers 4]
+        [--batch 1 4 8]
 
 The forms take turns, so that what else the machine does hits all alike. Printed: seconds, the median of each, and how
 many times as fast as the literal form ours is, as it is and compiled.
@@ -48,7 +49,7 @@ def compare(make, settings, points, batch, repetitions):
             if repetition:
                 times[name].append(seconds)
     medians = {name: statistics.median(values) for name, values in times.items()}
-    row = {"operator": make.__name__, **{name: round(value, 4) for name, value in medians.items()}}
+    row = {"operator": make.__name__, "batch": batch, **{name: round(value, 4) for name, value in medians.items()}}
     for name in ("ours", "ours, compiled"):
         row[f"ratio, {name}"] = round(medians["literal"] / medians[name], 2)
     print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
@@ -57,8 +58,9 @@ def compare(make, settings, points, batch, repetitions):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("points", 128), ("patches", 4), ("modes", 9), ("width", 64), ("layers", 4), ("batch", 4)):
+    for name, default in (("points", 128), ("patches", 4), ("modes", 9), ("width", 64), ("layers", 4)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 4, 8])
     parser.add_argument("--repetitions", type=int, default=5)
     given = parser.parse_args()
     settings = {
@@ -70,8 +72,12 @@ def main():
         "n_layers": given.layers,
         "n_heads": 8,
     }
-    print(f"one training step, batch {given.batch}, {given.points} x {given.points}, {torch.get_num_threads()} threads")
-    rows = [compare(make, settings, given.points, given.batch, given.repetitions) for make in (FANO, ViTNO)]
+    print(f"one training step, {given.points} x {given.points}, {torch.get_num_threads()} threads")
+    rows = [
+        compare(make, settings, given.points, batch, given.repetitions)
+        for make in (FANO, ViTNO)
+        for batch in given.batch
+    ]
     print(json.dumps({"settings": settings, "rows": rows}))
 
 

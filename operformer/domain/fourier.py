@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from math import prod, sqrt
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,11 +43,13 @@ class Modes:
 
     def gather(self, coefficients: Tensor) -> Tensor:
         """(rows, products, c) -> (E, rows, c)."""
-        return _signed_sum(coefficients.transpose(0, 1), self.terms, self.signs)
+        there, back = (self.terms, self.signs), (self.adjoint_terms, self.adjoint_signs)
+        return _SignedSum.apply(coefficients.transpose(0, 1), *there, *back)
 
     def scatter(self, entries: Tensor) -> Tensor:
         """(E, rows, c) -> (rows, products, c)."""
-        return _signed_sum(entries, self.adjoint_terms, self.adjoint_signs).transpose(0, 1)
+        there, back = (self.terms, self.signs), (self.adjoint_terms, self.adjoint_signs)
+        return _SignedSum.apply(entries, *back, *there).transpose(0, 1)
 
 
 @cache
@@ -70,12 +73,26 @@ def make_modes(basis: Basis, n_modes: tuple[int, ...]) -> Modes:
     return Modes(tuple(wave_numbers), 1, *_table(entries), *_table(adjoint))
 
 
+class _SignedSum(torch.autograd.Function):
+    """`_signed_sum`, its gradient by the adjoint table: a gather too, where torch's own would be a scatter."""
+
+    @staticmethod
+    def forward(ctx: Any, source: Tensor, terms: Tensor, signs: Tensor, back: Tensor, back_signs: Tensor) -> Tensor:
+        ctx.save_for_backward(terms, signs, back, back_signs)
+        return _signed_sum(source, terms, signs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        terms, signs, back, back_signs = ctx.saved_tensors
+        return _SignedSum.apply(gradient, back, back_signs, terms, signs), None, None, None, None
+
+
 def _signed_sum(source: Tensor, terms: Tensor, signs: Tensor) -> Tensor:
     """sum_r signs[:, r] source[terms[:, r]]: (n, rows, c) -> (len(terms), rows, c)."""
     terms, signs = terms.to(source.device), signs.to(source)
-    total = source[terms[:, 0]] * signs[:, 0, None, None]
+    total = source.index_select(0, terms[:, 0]) * signs[:, 0, None, None]
     for r in range(1, terms.shape[1]):
-        total = torch.addcmul(total, source[terms[:, r]], signs[:, r, None, None])
+        total = torch.addcmul(total, source.index_select(0, terms[:, r]), signs[:, r, None, None])
     return total
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from operformer.domain.fourier import make_modes
@@ -9,7 +10,7 @@ from operformer.domain.transform import Transform
 from operformer.errors import UsageError
 from operformer.operators.attention import check_heads
 from operformer.operators.integral import SpectralMixing, Spectrum
-from operformer.operators.patched_attention import average_patches
+from operformer.operators.patched_attention import average_patches, rounded
 
 
 class CodomainAttention(nn.Module):
@@ -25,6 +26,7 @@ class CodomainAttention(nn.Module):
         if token_channels < 1 or channels % token_channels:
             raise UsageError(f"token_channels must divide channels: got {token_channels} and {channels}")
         check_heads(token_channels, n_heads)
+        self.average_dtype: torch.dtype | None = None
         self.n_heads, self.token_channels, self.spectrum = n_heads, token_channels, spectrum
         self.modes = make_modes(spectrum.basis, spectrum.n_modes)
         self.mixing = SpectralMixing(spectrum, token_channels, 3 * token_channels)
@@ -49,5 +51,6 @@ class CodomainAttention(nn.Module):
 
     def _split(self, entries: Tensor, batch: int) -> Tensor:
         """(E, batch tokens, c) -> (batch, heads, tokens, E d_k)."""
+        entries = rounded(entries, self.average_dtype)
         split = entries.unflatten(1, (batch, -1)).unflatten(-1, (self.n_heads, -1))
         return split.permute(1, 3, 2, 0, 4).flatten(3)

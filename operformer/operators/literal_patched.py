@@ -87,7 +87,8 @@ class LiteralFourierOperator(nn.Module):
 def literal_fourier_operator(weights: Tensor, v: Tensor, spectrum: Spectrum) -> Tensor:
     """F^-1(R . F v) by FFTs over the points of each patch, v (batch, P, *points, c) (equation frequency_comp).
 
-    With the extension each patch is continued by its mirror image along every axis, which is cut off again.
+    With the extension each patch is continued by its mirror image along every axis, which is cut off again; the mirror
+    stands half a cell beyond the last point, where that of a patch of cells is.
     """
     axes = tuple(range(2, v.ndim - 1))
     points = v.shape[2:-1]

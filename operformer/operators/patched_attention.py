@@ -52,6 +52,11 @@ class Coefficients:
     is_present: Tensor | None
 
 
+def rounded(t: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """t with the digits of another format, in its own; see `set_precision`."""
+    return t if dtype is None else t.to(dtype).to(t.dtype)
+
+
 class PatchedAttention(nn.Module):
     """Multi-head patched attention with pointwise Q, K, V (Section 4.3): v is (batch, P, *points, c)."""
 
@@ -59,6 +64,7 @@ class PatchedAttention(nn.Module):
         super().__init__()
         check_heads(channels, n_heads)
         self.n_heads = n_heads
+        self.average_dtype: torch.dtype | None = None
         self.query = nn.Linear(channels, channels)
         self.key = nn.Linear(channels, channels)
         self.value = nn.Linear(channels, channels)
@@ -74,6 +80,7 @@ class PatchedAttention(nn.Module):
 
     def _split(self, t: Tensor) -> Tensor:
         """(batch, P, *points, c) -> (batch, heads, P, M, d_k)."""
+        t = rounded(t, self.average_dtype)
         return t.flatten(2, -2).unflatten(-1, (self.n_heads, -1)).permute(0, 3, 1, 2, 4)
 
 
@@ -90,6 +97,7 @@ class FourierAttention(nn.Module):
         super().__init__()
         check_heads(channels, n_heads)
         self.n_heads = n_heads
+        self.average_dtype: torch.dtype | None = None
         self.spectrum = spectrum
         self.modes = make_modes(spectrum.basis, spectrum.n_modes)
         self.mixing = SpectralMixing(spectrum, channels, 3 * channels)
@@ -118,5 +126,6 @@ class FourierAttention(nn.Module):
 
     def _split(self, entries: Tensor, batch: int) -> Tensor:
         """(E, batch P, c) -> (batch, heads, P, E d_k)."""
+        entries = rounded(entries, self.average_dtype)
         split = entries.unflatten(1, (batch, -1)).unflatten(-1, (self.n_heads, -1))
         return split.permute(1, 3, 2, 0, 4).flatten(3)

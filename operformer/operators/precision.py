@@ -12,16 +12,18 @@ import torch
 from torch import nn
 
 from operformer.errors import UsageError
-from operformer.operators.attention import MultiHeadAttention, SelfAttention
 
 Module = TypeVar("Module", bound=nn.Module)
 
 
 def set_precision(operator: Module, averages: torch.dtype | None) -> Module:
-    """Round query, key and value to ``averages`` inside every attention of the operator; None undoes it."""
+    """Round query, key and value to ``averages`` inside every attention of the operator; None undoes it.
+
+    Every module with an ``average_dtype`` is meant. Between patches the products themselves are float32 so far.
+    """
     if averages not in (None, torch.float16, torch.bfloat16):
         raise UsageError(f"averages must be None, torch.float16 or torch.bfloat16: got {averages}")
     for module in operator.modules():
-        if isinstance(module, MultiHeadAttention | SelfAttention):
-            module.average_dtype = averages
+        if hasattr(module, "average_dtype"):
+            module.average_dtype = averages  # type: ignore[assignment]  # a plain attribute, which nn.Module hides
     return operator

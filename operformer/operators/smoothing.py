@@ -36,7 +36,8 @@ class Smoothing(nn.Module):
         """(batch, *shape, channels) -> the same."""
         basis = _BASES[self.boundary]
         if grid.axes is None:
-            per_axis = [max(2, round(grid.shape[0] ** (1 / grid.dim)))] * grid.dim
+            # Half as many as points along an axis: where points lie at random, more would be noise.
+            per_axis = [max(2, round(grid.shape[0] ** (1 / grid.dim) / 2))] * grid.dim
         else:
             per_axis = list(grid.shape)
         n_modes = tuple(basis.n_resolved(n) for n in per_axis)
