@@ -1,0 +1,39 @@
+"""What README.md prints runs: its Python, its commands' names, its files."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from operformer.cli import app
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_python_in_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (source,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    names: dict[str, object] = {}
+    exec(source, names)
+    assert names["z"].shape == (8, 1, 201)
+    assert (tmp_path / "runs/readme/operator/model.safetensors").is_file()
+
+
+def test_the_commands_in_the_readme_exist():
+    used = set(re.findall(r"^    operformer ([a-z]+)", README, flags=re.MULTILINE))
+    assert used == {"train", "evaluate", "report"}
+    assert used <= set(app)
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_the_targets_in_the_readme_exist(target):
+    assert f"    make {target}" in README
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+
+
+def test_the_files_in_the_readme_exist():
+    named = re.findall(r"`((?:operformer|examples)/[\w/]+(?:\.\w+)?/?)`", README)
+    assert len(named) >= 14
+    for path in named:
+        assert (ROOT / path).exists(), path
