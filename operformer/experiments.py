@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,10 +55,18 @@ class Experiment:
         """A fresh operator; its first weights follow from the training's seed."""
         settings = dict(self.operator)
         make = choose(OPERATORS, settings.pop("name", None), "operator.name")
-        channels = {"in_channels": self.problem.in_channels, "out_channels": self.problem.out_channels}
+        known = {"in_channels": self.problem.in_channels, "out_channels": self.problem.out_channels}
+        dim = self.problem.grid(self.data.resolution).dim
+        if "dim" in signature(make).parameters:
+            known["dim"] = dim
         with torch.random.fork_rng():
             torch.manual_seed(self.training.seed)
-            return construct(make, settings, "operator", dim=self.problem.grid(self.data.resolution).dim, **channels)
+            operator = construct(make, settings, "operator", **known)
+        if operator.dim != dim:
+            raise UsageError(
+                f"the operator has {operator.dim} axes, the problem {dim}; give operator.n_patches as many"
+            )
+        return operator
 
     def to_mapping(self) -> dict[str, Any]:
         """The experiment as nested plain values, which `parse` reads back."""

@@ -238,3 +238,16 @@ def test_every_misspelling_by_one_letter_is_refused(kind, section):
             changed = {k: v for k, v in table.items() if k != key} | {wrong: value}
             with pytest.raises(UsageError, match="unknown setting"):
                 parse({**whole, section: changed} if section else changed)
+
+
+@pytest.mark.parametrize("name", ["FANO", "ViTNO"])
+def test_patched_operators_are_made_from_settings(name):
+    patched = [f"operator.name={name}", "operator.n_patches=[4]", "operator.n_modes=5"]
+    operator = find_experiment("lorenz-y", "smoke", patched).make_operator()
+    assert type(operator).__name__ == name
+    assert operator.settings["n_patches"] == [4]
+    assert operator.settings["hidden_channels"] == 64
+    with pytest.raises(UsageError, match="the operator has 2 axes, the problem 1"):
+        find_experiment("lorenz-y", "smoke", [patched[0], "operator.n_patches=[4, 4]", patched[2]])
+    with pytest.raises(UsageError, match="operator.n_patches is missing"):
+        find_experiment("lorenz-y", "smoke", [patched[0], patched[2]])

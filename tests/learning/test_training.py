@@ -90,12 +90,11 @@ def test_the_same_seed_gives_the_same_numbers(carry_out, tmp_path, schedule):
     assert metrics(tmp_path / "seed") != metrics(tmp_path / "one")
 
 
-def test_a_seed_of_any_size_is_refused_or_works(carry_out, tmp_path):
-    try:
-        settings = replace(SETTINGS, seed=10**17)
-    except UsageError:
-        return
-    carry_out(tmp_path, settings)
+def test_the_largest_seed_works_and_the_next_is_refused(carry_out, tmp_path):
+    carry_out(tmp_path, replace(SETTINGS, seed=2**32 - 1))
+    assert metrics(tmp_path)
+    with pytest.raises(UsageError, match=r"training.seed must be from 0 to 2\^32 - 1"):
+        replace(SETTINGS, seed=2**32)
 
 
 # Interruptions

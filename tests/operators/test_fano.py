@@ -259,7 +259,7 @@ def test_single_precision(kind, options):
 # What is refused
 
 
-def refused(call, message):
+def check_refused(call, message):
     with pytest.raises(UsageError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
@@ -287,7 +287,7 @@ def refused(call, message):
     ],
 )
 def test_wrong_settings_are_refused_in_one_line(kind, change, message):
-    refused(
+    check_refused(
         lambda: kind(**({"n_patches": (2, 3), "n_modes": 2, "in_channels": 1, "out_channels": 1, **SMALL} | change)),
         message,
     )
@@ -304,4 +304,4 @@ def test_wrong_settings_are_refused_in_one_line(kind, change, message):
     ],
 )
 def test_wrong_inputs_are_refused_in_one_line(kind, shape, grid, query, message):
-    refused(lambda: kind((2, 3), 2, 1, 1, **SMALL)(torch.ones(shape), grid, query), message)
+    check_refused(lambda: kind((2, 3), 2, 1, 1, **SMALL)(torch.ones(shape), grid, query), message)

@@ -46,7 +46,7 @@ def heads_by_definition(query, key, value, weights, n_heads, present=None):
     return np.concatenate(parts, -1)
 
 
-def close(found, expected, tolerance=1e-11):
+def assert_near(found, expected, tolerance=1e-11):
     found = found.detach().numpy()
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=False)
 
@@ -60,7 +60,7 @@ def test_the_definition(n_sources):
     query, key, value = noise(2, 5, 7, 3), noise(2, n_sources, 7, 3, seed=1), noise(2, n_sources, 7, 2, seed=2)
     z = patched_attention(query, key, value, VOLUMES)
     for b in range(2):
-        close(z[b], by_definition(query[b].numpy(), key[b].numpy(), value[b].numpy(), VOLUMES.numpy()))
+        assert_near(z[b], by_definition(query[b].numpy(), key[b].numpy(), value[b].numpy(), VOLUMES.numpy()))
 
 
 def test_two_patches_by_hand():
@@ -69,7 +69,7 @@ def test_two_patches_by_hand():
     key = torch.tensor([[[2 * np.log(3.0)], [0.0]], [[0.0], [0.0]]], dtype=torch.float64)
     value = torch.tensor([[[4.0, 0.0], [8.0, 1.0]], [[0.0, 4.0], [-8.0, 1.0]]], dtype=torch.float64)
     z = patched_attention(query, key, value, torch.tensor([0.25, 0.75], dtype=torch.float64))
-    close(z[0], [[3.0, 1.0], [4.0, 1.0]])
+    assert_near(z[0], [[3.0, 1.0], [4.0, 1.0]])
 
 
 def test_cell_volumes_make_it_the_continuum_operator():
@@ -100,23 +100,23 @@ def test_cell_volumes_make_it_the_continuum_operator():
 
 def test_the_average_of_one_function_is_that_function():
     value = noise(1, 7, 2).expand(5, -1, -1)
-    close(patched_attention(noise(3, 7, 4), 3 * noise(5, 7, 4, seed=1), value, VOLUMES), value[:3])
+    assert_near(patched_attention(noise(3, 7, 4), 3 * noise(5, 7, 4, seed=1), value, VOLUMES), value[:3])
 
 
 def test_patches_have_no_order():
     query, key, value = noise(5, 7, 3), noise(5, 7, 3, seed=1), noise(5, 7, 2, seed=2)
     order = torch.tensor([3, 0, 4, 1, 2])
     z = patched_attention(query, key, value, VOLUMES)
-    close(patched_attention(query, key[order], value[order], VOLUMES), z)
-    close(patched_attention(query[order], key, value, VOLUMES), z[order])
+    assert_near(patched_attention(query, key[order], value[order], VOLUMES), z)
+    assert_near(patched_attention(query[order], key, value, VOLUMES), z[order])
 
 
 def test_absent_patches_are_not_attended_to():
     query, key, value = noise(5, 7, 3), noise(5, 7, 3, seed=1), noise(5, 7, 2, seed=2)
     present = torch.tensor([True, False, True, True, False])
     z = patched_attention(query, key, value, VOLUMES, present)
-    close(z, patched_attention(query, key[present], value[present], VOLUMES))
-    close(z, by_definition(*(t.numpy() for t in (query, key, value)), VOLUMES.numpy(), present.tolist()))
+    assert_near(z, patched_attention(query, key[present], value[present], VOLUMES))
+    assert_near(z, by_definition(*(t.numpy() for t in (query, key, value)), VOLUMES.numpy(), present.tolist()))
 
 
 # Pointwise Q, K, V (Section 4.3)
@@ -133,7 +133,7 @@ def test_multi_head_attention_with_pointwise_maps(n_heads, n_sources):
         own, other = v[b].numpy(), (v if source is None else source)[b].numpy()
         query, key, value = linear(own, state, "query"), linear(other, state, "key"), linear(other, state, "value")
         expected = heads_by_definition(query, key, value, VOLUMES.numpy(), n_heads)
-        close(z[b], linear(expected, state, "merge"))
+        assert_near(z[b], linear(expected, state, "merge"))
 
 
 # Q, K, V as integral operators (Section 4.4)
@@ -201,7 +201,7 @@ def test_attention_in_coefficient_space_is_that_of_functions(basis, grid, counts
     state = as_arrays(attention)
     for b in range(2):
         by_points = heads_by_definition(*(f[b] for f in functions), weights.numpy() / n_patches, n_heads)
-        close(z[b], linear(by_points, state, "merge"), 1e-10)
+        assert_near(z[b], linear(by_points, state, "merge"), 1e-10)
     uniform = np.broadcast_to(functions[2][0].mean(0), functions[2][0].shape)
     assert np.abs(linear(uniform, state, "merge") - z[0].detach().numpy()).max() > 0.05  # the scores count
 
@@ -215,7 +215,7 @@ def test_attention_to_patches_of_another_function():
     functions = (make_query(v, transform), make_key(source, transform), make_value(source, transform))
     arrays = [f.flatten(2, -2)[0].detach().numpy() for f in functions]
     expected = heads_by_definition(*arrays, np.full(15, 1 / 90), 2)
-    close(z[0], linear(expected, as_arrays(attention), "merge"))
+    assert_near(z[0], linear(expected, as_arrays(attention), "merge"))
 
 
 def test_absent_patches_in_coefficient_space():
@@ -229,7 +229,7 @@ def test_absent_patches_in_coefficient_space():
     functions = [operator(v, transform)[0].detach().numpy() for operator in integral_operators(attention)]
     expected = heads_by_definition(*functions, patches.weights[0].numpy() / 4, 2, [True, False, True, True])
     expected = linear(expected, as_arrays(attention), "merge")[[0, 2, 3]].reshape(-1, 4)
-    close(z, expected, 1e-10)
+    assert_near(z, expected, 1e-10)
 
 
 def test_shifts_within_the_patches_commute_with_attention():
@@ -237,7 +237,7 @@ def test_shifts_within_the_patches_commute_with_attention():
     attention = fourier_attention(Fourier(), (3,), 4, 2)
     transform = make_transform(make_patches(Grid.uniform(21, kind="periodic"), (3,)), Fourier(), (3,), noise(1))
     v, measure = noise(2, 3, 7, 4), Coefficients(transform, 1 / 3, None)
-    close(attention(v.roll(2, 2), measure), attention(v, measure).roll(2, 2).detach())
+    assert_near(attention(v.roll(2, 2), measure), attention(v, measure).roll(2, 2).detach())
 
 
 @pytest.mark.parametrize("basis", [Fourier(), ExtendedFourier(), Legendre()], ids=str)

@@ -25,7 +25,7 @@ def tno_by_hand(operator, u, points, weights):
     return linear(v, state, "network.head.linear")
 
 
-def close(z, expected, tolerance=1e-10):
+def assert_near(z, expected, tolerance=1e-10):
     np.testing.assert_allclose(z.detach().numpy(), expected, rtol=tolerance, atol=tolerance, equal_nan=False)
 
 
@@ -44,7 +44,7 @@ def test_tno_is_the_composition_written_by_hand(grid, learnable_skips):
     points, weights = grid.points.reshape(-1, grid.dim).numpy(), grid.weights.flatten().numpy()
     for b in range(2):
         expected = tno_by_hand(operator, u[b].flatten(1).T.numpy(), points, weights)
-        close(z[b].flatten(1).T, expected)
+        assert_near(z[b].flatten(1).T, expected)
 
 
 def test_the_paper_counts_598145_parameters():
@@ -57,7 +57,7 @@ def test_no_grid_means_equispaced_nodes_of_the_unit_cube():
     x = np.array([[i / 4, j / 6] for i in range(5) for j in range(7)])
     end = lambda i, n: 0.5 if i in (0, n - 1) else 1.0  # noqa: E731
     weights = np.array([end(i, 5) * end(j, 7) for i in range(5) for j in range(7)])
-    close(operator(u)[1].flatten(1).T, tno_by_hand(operator, u[1].flatten(1).T.numpy(), x, weights))
+    assert_near(operator(u)[1].flatten(1).T, tno_by_hand(operator, u[1].flatten(1).T.numpy(), x, weights))
 
 
 def test_physical_units_in_and_out():
@@ -73,7 +73,7 @@ def test_physical_units_in_and_out():
     inside = (u[0].T.numpy() - [3.0, -1.0]) / [2.0, 0.5]
     points = (grid.points.numpy() + 4) / 8
     expected = [10.0, 20.0] + np.array([0.1, 5.0]) * tno_by_hand(operator, inside, points, grid.weights.numpy())
-    close(operator(u, grid)[0].T, expected)
+    assert_near(operator(u, grid)[0].T, expected)
 
 
 # Functions, not vectors
@@ -143,7 +143,7 @@ def test_the_plain_transformer_is_the_tno_where_weights_are_equal_and_only_there
         grid = Grid.uniform(11, kind=kind)
         torch.testing.assert_close(plain(u, grid), tno(u, grid), rtol=1e-12, atol=1e-12)
     grid = Grid.rectilinear(AXIS)
-    close(plain(u, grid)[0].T, tno_by_hand(plain, u[0].T.numpy(), grid.points.numpy(), np.ones(11)))
+    assert_near(plain(u, grid)[0].T, tno_by_hand(plain, u[0].T.numpy(), grid.points.numpy(), np.ones(11)))
     assert float((plain(u, grid) - tno(u, grid)).detach().abs().max()) > 1e-2
 
 
@@ -162,7 +162,7 @@ def test_the_initial_condition_is_read_at_the_start_only(lower, dtype):
     v = linear(np.stack([values[:, 0], t], 1), state, "network.lift.linear")
     v[2] = linear(np.array([[*values[2], 0.0]]), state, "network.lift.initial")[0]
     v = encoder_layer(v, state, "network.layers.0.", grid.weights.numpy(), 2, operator.network.layers[0].norm_1.eps)
-    close(
+    assert_near(
         operator(u, grid)[0].double().T,
         linear(v, state, "network.head.linear"),
         1e-10 if dtype == torch.float64 else 1e-5,
@@ -193,7 +193,7 @@ def test_universal_tno_is_the_composition_of_section_5():
         v = linear(v, state, name + "skip_1") + average(query, key, value, w, 1.0)
         inner = gelu(linear(v, state, name + "feed_forward.0"))
         v = linear(v, state, name + "skip_2") + linear(inner, state, name + "feed_forward.2")
-    close(operator(u, grid)[0].T, two_layer_map(v, x, state, "network.head.network."))
+    assert_near(operator(u, grid)[0].T, two_layer_map(v, x, state, "network.head.network."))
 
 
 def test_universal_tno_contains_the_mean_as_in_theorem_ua1():
@@ -212,7 +212,7 @@ def test_universal_tno_contains_the_mean_as_in_theorem_ua1():
     mean = sum(w[i] * v[i] for i in range(15)) / (0.4 * 4.0)  # |D|
     b_1 = state["network.layers.0.feed_forward.0.bias"]
     v = gelu(linear(v, state, "network.layers.0.skip_1") + b_1 + mean)
-    close(operator(u, grid).flatten(1).T, two_layer_map(v, x, state, "network.head.network."))
+    assert_near(operator(u, grid).flatten(1).T, two_layer_map(v, x, state, "network.head.network."))
 
 
 # The rest
