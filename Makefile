@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow lint format benchmark clean
+ORDERS := tests/operators/test_convergence.py tests/operators/test_tno.py tests/operators/test_fano.py tests/operators/test_vitno.py
+
+.PHONY: help demo test test-slow orders lint format benchmark clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | sort
@@ -19,6 +21,9 @@ test: $(VENV)/installed-dev        ## the fast test suite (below five minutes on
 
 test-slow: $(VENV)/installed-dev   ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
+
+orders: $(VENV)/installed-dev      ## the observed orders of convergence, and the same operator on different grids
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s $(ORDERS) | grep -E 'order|spread|error|passed|failed'
 
 lint: $(VENV)/installed-dev        ## ruff and mypy
 	$(BIN)/ruff check .

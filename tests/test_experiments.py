@@ -249,5 +249,5 @@ def test_patched_operators_are_made_from_settings(name):
     assert operator.settings["hidden_channels"] == 64
     with pytest.raises(UsageError, match="the operator has 2 axes, the problem 1"):
         find_experiment("lorenz-y", "smoke", [patched[0], "operator.n_patches=[4, 4]", patched[2]])
-    with pytest.raises(UsageError, match="operator.n_patches is missing"):
+    with pytest.raises(UsageError, match=r"operator.n_patches is missing"):
         find_experiment("lorenz-y", "smoke", [patched[0], patched[2]])
