@@ -97,6 +97,32 @@ def test_a_patch_of_consecutive_periodic_points_costs_an_order():
     assert observed_order(operator, "cells", (15,)) > 1.9
 
 
+def test_consecutive_nodes_cost_the_literal_form_an_order():
+    """Node data, patches of n / 4 nodes in a row as the authors' code reads them, against patches that belong to D."""
+    operator = forget_coordinates(randomised(FANO((4,), 3, 1, 1, **SMALL), 3))
+    literal, inside = as_literal(operator), Grid.scattered([[0.1], [0.35], [0.6], [0.9]])
+
+    def read(form, grid, partition):
+        u = torch.exp(torch.sin(2 * grid.points[:, 0] + 0.4))[None, None]
+        with torch.no_grad():
+            return interpolate(form(u, partition), grid, inside)
+
+    fine = Grid.uniform(4 * 3**7, kind="cells")
+    exact, sizes, orders = read(operator, fine, fine), (60, 140, 300, 700, 1500), []
+    for form in (operator, literal):
+        errors = []
+        for n in sizes:
+            nodes = Grid.uniform(n)
+            partition = nodes if form is operator else Grid.uniform(n, kind="cells")
+            errors.append(float((read(form, nodes, partition) - exact).abs().max()))
+        orders.append(-np.polyfit(np.log(sizes), np.log(errors), 1)[0])
+        name = "ours" if form is operator else "literal"
+        print(f"FANO on nodes, {name}: order {orders[-1]:.3f}, errors {[f'{e:.2g}' for e in errors]}")
+    # At least two: where faces fall between nodes, the cubic term still shows on coarse grids.
+    assert 1.9 < orders[0] < 3.0
+    assert 0.8 < orders[1] < 1.2
+
+
 @pytest.mark.parametrize("has_coordinates", [False, True])
 def test_order_two_on_periodic_grids_that_the_patches_do_not_divide(has_coordinates):
     """Whether or not the lift sees x, which does not close at the ends of D: the last patch must not reach around."""
