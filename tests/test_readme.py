@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from operformer.cli import app
+from operformer.experiments import find_experiment
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -37,3 +38,10 @@ def test_the_files_in_the_readme_exist():
     assert len(named) >= 14
     for path in named:
         assert (ROOT / path).exists(), path
+
+
+def test_the_experiments_among_the_examples_are_read():
+    for path in (ROOT / "examples").glob("*.toml"):
+        experiment = find_experiment(str(path))
+        assert experiment.make_operator().in_channels == experiment.problem.in_channels
+    assert "examples/lorenz.toml" in README
