@@ -33,7 +33,7 @@ app = App(
     help_epilogue="With --debug an error comes with its traceback.",
 )
 console = Console(highlight=False, markup=False)
-STOPPED = "stopped; the last checkpoint is kept, and the same command goes on from it"
+STOPPED = "stopped; what was finished is kept, and the same command goes on from there"
 OUT_OF_MEMORY = "out of memory; use a smaller training.batch_size, data.resolution or operator"
 Override = Annotated[str, Parameter(help="Changed settings, such as training.epochs=5 operator.n_heads=2.")]
 
@@ -62,7 +62,7 @@ def demo(*, out: Path = Path("runs/demo")) -> None:
 
 @app.command
 def train(
-    experiment: str, *overrides: Override, out: Path | None = None, scale: Literal["smoke", "paper"] = "smoke"
+    experiment: str, *overrides: Override, out: Path | None = None, scale: Literal["smoke", "paper"] | None = None
 ) -> None:
     """Train an experiment; the same command again goes on where it stopped.
 
@@ -73,7 +73,7 @@ def train(
     out
         The folder of the run; runs/NAME if not given.
     scale
-        For experiments by name: one that a laptop finishes, or the paper's.
+        For experiments by name: smoke, which a laptop finishes (if not given), or the paper's.
     """
     from operformer.experiments import find_experiment
     from operformer.run import train_run

@@ -100,9 +100,14 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
     return experiment
 
 
-def find_experiment(source: str, scale: Scale = "smoke", overrides: Sequence[str] = ()) -> Experiment:
-    """The experiment of a name or of a .toml (or .json) file, changed by overrides such as "training.epochs=5"."""
+def find_experiment(source: str, scale: Scale | None = None, overrides: Sequence[str] = ()) -> Experiment:
+    """The experiment of a name or of a .toml (or .json) file, changed by overrides such as "training.epochs=5".
+
+    ``scale`` goes with a name; None is "smoke".
+    """
     path = Path(source)
+    if path.suffix in (".toml", ".json") and scale is not None:
+        raise UsageError(f"scale goes with an experiment's name: got {scale} with {path}; leave it out")
     if path.suffix == ".toml":
         try:
             mapping = tomllib.loads(read_bytes(path).decode())
@@ -111,7 +116,7 @@ def find_experiment(source: str, scale: Scale = "smoke", overrides: Sequence[str
     elif path.suffix == ".json":
         mapping = read_json(path)
     else:
-        mapping = choose(EXPERIMENTS, source, "the experiment")[scale].to_mapping()
+        mapping = choose(EXPERIMENTS, source, "the experiment")[scale or "smoke"].to_mapping()
     if not isinstance(mapping, dict):
         raise UsageError(f"{path} must hold a table of settings: got {mapping!r}")
     for override in overrides:
@@ -132,7 +137,11 @@ def _apply(mapping: dict[str, Any], override: str) -> None:
         mapping["name"] = text
         return
     check_name(section, ["problem", "operator", "data", "training"], f"unknown setting {key}")
-    mapping[section] = {**mapping.get(section, {}), name: value}
+    table = mapping.get(section, {})
+    if key == "operator.name" and value in OPERATORS:
+        # Settings of the operator before it that the new one does not have are not meant for it.
+        table = {old: kept for old, kept in table.items() if old in signature(OPERATORS[value]).parameters}
+    mapping[section] = {**table, name: value}
 
 
 def _scales(name: str, problem: Problem, **operator: Any) -> dict[Scale, Experiment]:

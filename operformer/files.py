@@ -46,8 +46,9 @@ def read_bytes(path: Path) -> bytes:
 
 def read_json(path: Path) -> Any:
     """The value of a JSON file that has to be there."""
+    content = read_bytes(path)
     try:
-        return json.loads(read_bytes(path))
+        return json.loads(content)
     except ValueError as error:
         raise DataError(f"{path} is not JSON: {error}") from None
 

@@ -64,7 +64,10 @@ def train_run(experiment: Experiment, folder: Path) -> Operator:
 
 def evaluate_run(folder: Path) -> list[Evaluation]:
     """Errors on test pairs, the same draws on every grid: half to double the training resolution, irregular ones."""
-    experiment, operator = read_experiment(folder), load(folder / "operator")
+    experiment = read_experiment(folder)
+    if not (folder / "operator").is_dir():
+        raise DataError(f"{folder} has finished no epoch yet; train it first")
+    operator = load(folder / "operator")
     data = experiment.data
     first = data.train + data.validation
     evaluations = [
@@ -87,6 +90,8 @@ def evaluation_grids(problem: Problem, resolution: int) -> dict[str, Grid]:
 def read_run(folder: Path) -> Run:
     """The record of a run that was trained and evaluated."""
     experiment = read_experiment(folder)
+    if not (folder / "evaluation.json").is_file():
+        raise DataError(f"{folder} is not evaluated; run: operformer evaluate {folder}")
     evaluations = _read_evaluations(folder / "evaluation.json")
     parameters = sum(p.numel() for p in load(folder / "operator").parameters())
     return Run(experiment, parameters, read_metrics(folder / "metrics.jsonl"), evaluations)

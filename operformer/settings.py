@@ -21,9 +21,10 @@ def construct(make: Callable[..., T], values: Mapping[str, Any], where: str, **f
     open_names = [name for name in parameters if name not in fixed]
     for key in values:
         check_name(key, open_names, f"unknown setting {where}.{key}")
-    for name in open_names:
-        if name not in values and parameters[name].default is inspect.Parameter.empty:
-            raise UsageError(f"the setting {where}.{name} is missing; give it a value")
+    missing = [n for n in open_names if n not in values and parameters[n].default is inspect.Parameter.empty]
+    if missing:
+        names = " and ".join(f"{where}.{name}" for name in missing)
+        raise UsageError(f"the setting {names} is missing; give it a value")
     converted = {key: _convert(value, hints[key], f"{where}.{key}") for key, value in values.items()}
     return make(**converted, **fixed)
 
@@ -40,8 +41,9 @@ def check_name(name: str, known: list[str], complaint: str) -> None:
     """Refuse a name that is not known, and suggest the nearest one that is."""
     if name in known:
         return
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
-    remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    lowered = {option.lower(): option for option in known}
+    near = get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    remedy = f"did you mean {lowered[near[0]]}?" if near else f"known are {', '.join(known)}"
     raise UsageError(f"{complaint}; {remedy}")
 
 
@@ -56,7 +58,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return _convert_to_one_of(value, arguments, where)
     if origin in (tuple, Sequence):
         if not isinstance(value, list | tuple):
-            raise UsageError(f"{where} must be a list: got {value!r}")
+            raise UsageError(f"{where} must be a list, such as [4]: got {value!r}")
         return tuple(_convert(item, arguments[0], where) for item in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

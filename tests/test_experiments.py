@@ -251,3 +251,16 @@ def test_patched_operators_are_made_from_settings(name):
         find_experiment("lorenz-y", "smoke", [patched[0], "operator.n_patches=[4, 4]", patched[2]])
     with pytest.raises(UsageError, match=r"operator.n_patches is missing"):
         find_experiment("lorenz-y", "smoke", [patched[0], patched[2]])
+
+
+def test_another_operator_does_not_inherit_what_it_does_not_know():
+    operator = find_experiment("lorenz-y", "smoke", ["operator.name=UniversalTNO"]).make_operator()
+    assert operator.settings["hidden_channels"] == 64
+    with pytest.raises(UsageError, match="did you mean FANO"):
+        find_experiment("lorenz-y", "smoke", ["operator.name=Fano"])
+
+
+def test_a_scale_does_not_go_with_a_file(tmp_path):
+    (tmp_path / "a.toml").write_text("")
+    with pytest.raises(UsageError, match="scale goes with an experiment's name"):
+        find_experiment(str(tmp_path / "a.toml"), "paper")

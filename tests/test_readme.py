@@ -18,6 +18,7 @@ def test_the_python_in_the_readme_runs(tmp_path, monkeypatch):
     names: dict[str, object] = {}
     exec(source, names)
     assert names["z"].shape == (8, 1, 201)
+    assert names["z_scattered"].shape == (1, 1, 300)
     assert (tmp_path / "runs/readme/operator/model.safetensors").is_file()
 
 

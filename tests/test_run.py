@@ -47,7 +47,7 @@ def folder(done, tmp_path):
 
 def test_each_step_leaves_its_file(done):
     assert sorted(path.name for path in done.iterdir()) == [
-        "checkpoints", "evaluation.json", "experiment.json", "metrics.jsonl", "operator",
+        "checkpoints", "evaluation.json", "experiment.json", "metrics.jsonl", "operator", "training.json",
     ]  # fmt: skip
     assert read_experiment(done) == small()
 
@@ -166,7 +166,7 @@ def test_a_folder_without_a_run_is_told_with_the_command_that_makes_one(tmp_path
 
 def test_a_run_that_was_not_evaluated_is_told_so(folder):
     (folder / "evaluation.json").unlink()
-    with pytest.raises(DataError, match=r"evaluation\.json"):
+    with pytest.raises(DataError, match="is not evaluated; run: operformer evaluate"):
         read_run(folder)
 
 

@@ -103,8 +103,8 @@ class Grid:
         ``bounds=None`` is the unit cube: the domain belongs to the problem, not to where points happen to lie.
         """
         given = as_points(points)
-        if given.ndim != 2 or given.shape[1] == 0:
-            raise UsageError(f"scattered points must be (N, d): got shape {tuple(given.shape)}")
+        if given.ndim != 2 or given.shape[1] not in (1, 2, 3):
+            raise UsageError(f"scattered points must be (N, d), d = 1, 2 or 3: got shape {tuple(given.shape)}")
         count, dim = given.shape
         if count < 2:
             raise UsageError(f"a grid needs at least two points: got {count}")
@@ -113,6 +113,8 @@ class Grid:
         if weights is None:
             volume = prod(upper - lower for lower, upper in box)
             taken = torch.full((count,), volume / count, dtype=torch.float64, device=given.device)
+        elif isinstance(weights, str):
+            raise UsageError(f"weights must be numbers: got {weights!r}; try weights=voronoi_weights(points, bounds)")
         else:
             taken = torch.as_tensor(weights, dtype=torch.float64, device=given.device)
             if taken.shape != (count,):

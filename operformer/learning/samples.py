@@ -33,6 +33,8 @@ def split(samples: Samples, validation: int, test: int) -> Split:
 
 def check_samples(samples: Samples, kind: str) -> None:
     """Refuse pairs that cannot be learnt from: not finite, or an output that is zero everywhere."""
+    if not len(samples):
+        raise DataError(f"there are no {kind} samples; give at least one")
     for name, values in (("u", samples.u), ("z", samples.z)):
         broken = ~torch.isfinite(values).flatten(1).all(1)
         if bool(broken.any()):
@@ -42,6 +44,14 @@ def check_samples(samples: Samples, kind: str) -> None:
     if bool(zero.any()):
         where = f"{kind} sample {int(zero.nonzero()[0])}"
         raise DataError(f"{where} of z is zero everywhere and has no relative error; leave it out")
+
+
+def check_channels(operator: Operator, samples: Samples, kind: str) -> None:
+    """Refuse pairs that the operator does not map to each other; broadcasting would hide it."""
+    given = (samples.u.shape[1], samples.z.shape[1])
+    if given != (operator.in_channels, operator.out_channels):
+        expected = f"{operator.in_channels} to {operator.out_channels}"
+        raise UsageError(f"the operator maps {expected} channels: got {kind} samples of {given[0]} to {given[1]}")
 
 
 def fit_normalisation(operator: Operator, train: Samples) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,12 +13,13 @@ from lightning_fabric.plugins.precision import Precision
 from torch import Tensor, nn
 
 from operformer.errors import DivergedError, ResourceError, UsageError
-from operformer.learning.checkpoint import Progress, load_checkpoint, save_checkpoint
+from operformer.files import read_json, write_json
+from operformer.learning.checkpoint import Progress, last_epoch, load_checkpoint, save_checkpoint
 from operformer.learning.evaluation import relative_errors
 from operformer.learning.loss import LOSSES, LossName
 from operformer.learning.metrics import append_metrics
 from operformer.learning.progress import TrainingDisplay
-from operformer.learning.samples import check_samples, fit_normalisation
+from operformer.learning.samples import check_channels, check_samples, fit_normalisation
 from operformer.learning.schedule import Schedule, ScheduleName, make_schedule
 from operformer.operators import Operator, load
 from operformer.problems import Samples
@@ -52,16 +53,24 @@ class Training:
 
 
 def train(
-    operator: Operator, samples: Samples, validation: Samples, settings: Training, folder: Path, title: str = "training"
+    operator: Operator,
+    samples: Samples,
+    validation: Samples,
+    settings: Training,
+    folder: str | Path,
+    title: str = "training",
 ) -> Operator:
     """Fit the operator to the samples; the result is the one with the best validation error, also in folder/operator.
 
     The same folder again goes on from its last checkpoint, to the same numbers. The order of the samples in an epoch
     follows from (seed, epoch) alone.
     """
+    folder = Path(folder)
     check_device(settings)
-    check_samples(samples, "training")
-    check_samples(validation, "validation")
+    for kind, pairs in (("training", samples), ("validation", validation)):
+        check_samples(pairs, kind)
+        check_channels(operator, pairs, kind)
+    _refuse_other_settings(folder, settings)
     fabric = Fabric(accelerator=settings.device, devices=1, plugins=_AsItIs())
     fit_normalisation(operator, samples)
     samples, validation = samples.to(fabric.device), validation.to(fabric.device)
@@ -128,6 +137,17 @@ class _AsItIs(Precision):
         return data
 
 
+def _refuse_other_settings(folder: Path, settings: Training) -> None:
+    """A folder holds one training; only its length and its device may change."""
+    path = folder / "training.json"
+    wanted = {name: value for name, value in asdict(settings).items() if name not in ("epochs", "device")}
+    if last_epoch(folder / "checkpoints") and path.is_file():
+        differing = [name for name, value in wanted.items() if read_json(path).get(name) != value]
+        if differing:
+            raise UsageError(f"{folder} holds a training with another {differing[0]}; train into another folder")
+    write_json(path, wanted)
+
+
 def check_device(settings: Training) -> None:
     """Refuse a device that is not there."""
     if settings.device == "cuda" and not torch.cuda.is_available():
@@ -143,6 +163,6 @@ def _check_finite(loss: Tensor, gradient_norm: Tensor | None, epoch: int, batch:
     numbers = loss if gradient_norm is None else loss + gradient_norm
     if not bool(torch.isfinite(numbers)):
         raise DivergedError(
-            f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {batch + 1}; the last checkpoint is "
-            "good: lower training.learning_rate and train into a new folder"
+            f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {batch + 1}; checkpoints before "
+            "it are good: lower training.learning_rate and train into a new folder"
         )

@@ -51,7 +51,10 @@ class Operator(nn.Module, ABC):
         """The operator in normalised units, channels first, on values and grids that were checked."""
 
     def forward(self, u: Tensor, grid: Grid | None = None, query: Grid | None = None) -> Tensor:
-        """z on the points of ``grid`` (None: equispaced nodes of the unit cube), or on those of ``query``."""
+        """z on the points of ``grid``, or on those of ``query``.
+
+        None is equispaced nodes of the domain that the operator was trained on, the unit cube if it was not.
+        """
         grid = self._checked(u, grid)
         if query is not None and query.dim != self.dim:
             raise UsageError(f"the query grid must have dimension {self.dim}: got {query.dim}")
@@ -75,7 +78,11 @@ class Operator(nn.Module, ABC):
     def _checked(self, u: Tensor, grid: Grid | None) -> Grid:
         """The grid of u, after both were compared with what the operator takes."""
         if not isinstance(u, Tensor):
-            raise UsageError(f"u must be a torch tensor: got {type(u).__name__}; try torch.as_tensor(u)")
+            kind = str(self.input_mean.dtype)
+            raise UsageError(f"u must be a torch tensor: got {type(u).__name__}; try torch.as_tensor(u, dtype={kind})")
+        if grid is not None and not isinstance(grid, Grid):
+            kind = type(grid).__name__
+            raise UsageError(f"grid must be a Grid: got {kind}; try Grid.scattered(points) or Grid.uniform(shape)")
         if grid is not None and grid.dim != self.dim:
             raise UsageError(f"the grid must have dimension {self.dim}, the operator's dim: got {grid}")
         n_axes = self.dim if grid is None else grid.n_axes
@@ -84,11 +91,12 @@ class Operator(nn.Module, ABC):
             raise UsageError(f"u must be (batch, {self.in_channels}, {axes}), channels first: got {tuple(u.shape)}")
         if u.dtype != self.input_mean.dtype or u.device != self.input_mean.device:
             raise UsageError(
-                f"u must be {_name(self.input_mean)} like the operator: got {_name(u)}; move one with u.to(...) or "
-                "operator.to(...)"
+                f"u must be {_name(self.input_mean)} like the operator: got {_name(u)}; try "
+                f'u.to("{self.input_mean.device}", {self.input_mean.dtype})'
             )
         if grid is None:
-            return Grid.uniform(tuple(u.shape[2:]))
+            lower, extent = self.domain_lower.tolist(), self.domain_extent.tolist()
+            return Grid.uniform(tuple(u.shape[2:]), [(a, a + length) for a, length in zip(lower, extent, strict=True)])
         if tuple(u.shape[2:]) != grid.shape:
             axes = ", ".join(str(n) for n in grid.shape)
             raise UsageError(f"u must be (batch, {self.in_channels}, {axes}) on this grid: got {tuple(u.shape)}")

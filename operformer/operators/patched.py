@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import Tensor, nn
 
@@ -31,6 +31,8 @@ class LastLayers(nn.Module):
         super().__init__()
         if final_modes < 0:
             raise UsageError(f"final_modes must not be negative: got {final_modes}; 0 leaves the layer out")
+        if smoothing not in get_args(SmoothingName):
+            raise UsageError(f"smoothing must be one of {', '.join(get_args(SmoothingName))}: got {smoothing!r}")
         self.residual = SpectralResidual(dim, channels, final_modes) if final_modes else None
         self.smoothing = Smoothing(smoothing) if smoothing != "none" else None
 

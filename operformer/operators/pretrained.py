@@ -32,6 +32,8 @@ def load(folder: str | Path) -> Operator:
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}; give one that save_pretrained wrote")
+    if not (folder / "config.json").is_file() and (folder / "operator" / "config.json").is_file():
+        raise DataError(f"{folder} is the folder of a run; its operator is in {folder / 'operator'}")
     operator = _build(folder / "config.json")
     path = folder / "model.safetensors"
     weights = read_tensors(path)

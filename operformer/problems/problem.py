@@ -23,6 +23,8 @@ class Samples:
 
     def __post_init__(self) -> None:
         for name, values in (("u", self.u), ("z", self.z)):
+            if not isinstance(values, Tensor):
+                raise UsageError(f"{name} must be a torch tensor: got {type(values).__name__}; try torch.as_tensor")
             if tuple(values.shape[2:]) != self.grid.shape:
                 expected = ", ".join(map(str, self.grid.shape))
                 raise UsageError(f"{name} must be (count, channels, {expected}): got {tuple(values.shape)}")

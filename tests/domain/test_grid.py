@@ -138,7 +138,7 @@ PAIR = [[0.25], [0.75]]
         (lambda: Grid.scattered([[0.5, 0.5], [0.5, 1.25]]), r"inside the bounds .* point 1 is \[0.5, 1.25\]"),
         (lambda: Grid.scattered([[0.5], [math.nan]]), "inside the bounds .* point 1 is .*nan"),
         (lambda: Grid.scattered([[0.5]]), "at least two points: got 1"),
-        (lambda: Grid.scattered([0.25, 0.75]), r"must be \(N, d\): got shape \(2,\)"),
+        (lambda: Grid.scattered([0.25, 0.75]), r"must be \(N, d\), d = 1, 2 or 3: got shape \(2,\)"),
         (lambda: Grid.scattered(PAIR, weights=[1, -0.5]), "must not be negative: got -0.5"),
         (lambda: Grid.scattered(PAIR, weights=[0, 0]), "must not all be zero"),
         (lambda: Grid.scattered(PAIR, weights=[1, math.nan]), "must be finite"),

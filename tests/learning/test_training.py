@@ -280,3 +280,20 @@ def test_bad_samples_are_refused_before_anything_is_written(pairs, make_operator
         with pytest.raises(DataError, match="sample 2 of z"):
             train(make_operator(), *parts, SETTINGS, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_other_channels_than_the_operators_are_refused(tmp_path):
+    operator = operformer.TNO(1, 1, 3, hidden_channels=4, n_layers=1, n_heads=1)
+    grid = operformer.Grid.uniform(5)
+    pairs = Samples(torch.ones(3, 1, 5), torch.ones(3, 1, 5), grid)
+    with pytest.raises(UsageError, match="the operator maps 1 to 3 channels: got training samples of 1 to 1"):
+        training.train(operator, pairs, pairs, SETTINGS, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_keeps_its_settings_but_for_its_length(carry_out, tmp_path):
+    carry_out(tmp_path, replace(SETTINGS, schedule="plateau"))
+    with pytest.raises(UsageError, match="holds a training with another learning_rate"):
+        carry_out(tmp_path, replace(SETTINGS, schedule="plateau", learning_rate=0.5))
+    carry_out(tmp_path, replace(SETTINGS, schedule="plateau", epochs=SETTINGS.epochs + 1))
+    assert len(metrics(tmp_path)) == SETTINGS.epochs + 1

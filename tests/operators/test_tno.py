@@ -287,3 +287,18 @@ def test_wrong_settings_are_refused_in_one_line(change, message):
     with pytest.raises(UsageError, match=message) as caught:
         TNO(**(SMALL | change))
     assert "\n" not in str(caught.value)
+
+
+def test_without_a_grid_the_domain_of_the_training_is_meant():
+    operator = randomise(TNO(1, 1, 1, hidden_channels=8, n_layers=2, n_heads=2).double(), seed=4)
+    operator.domain_lower.fill_(-1.0)
+    operator.domain_extent.fill_(3.0)
+    u = sample(2, 1, 11)
+    there = operator(u, Grid.uniform(11, bounds=[(-1.0, 2.0)]))
+    torch.testing.assert_close(operator(u), there, rtol=0, atol=0)
+    assert float((operator(u, Grid.uniform(11)) - there).detach().abs().max()) > 1e-3
+
+
+def test_points_are_no_grid():
+    with pytest.raises(UsageError, match=r"grid must be a Grid: got Tensor; try Grid.scattered\(points\)"):
+        TNO(**SMALL)(torch.ones(2, 3, 5), torch.rand(5, 2))
