@@ -21,6 +21,9 @@ SMALL = [
 ]  # fmt: skip
 TRAIN = ["train", "controlled-ode", *SMALL]
 COMMAND = [sys.executable, "-m", "operformer.cli"]
+# In the background a shell has its commands ignore SIGINT; this Python listens again before it becomes the command.
+LISTEN = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, sys.argv[1:])"
+HEARING = [sys.executable, "-c", LISTEN, sys.executable]
 
 
 @pytest.fixture(autouse=True)
@@ -205,7 +208,7 @@ def metrics(folder):
 def test_a_training_that_is_stopped_goes_on_as_if_nothing_had_been(call, tmp_path, monkeypatch, number, code):
     arguments = [*TRAIN, "training.epochs=100000", "--out"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([*COMMAND, *arguments, "mine"], **pipes)
+    process = subprocess.Popen([*HEARING, *COMMAND[1:], *arguments, "mine"], **pipes)
     try:
         deadline = time.monotonic() + 60
         while len(metrics(tmp_path / "mine")) < 3 and process.poll() is None and time.monotonic() < deadline:
