@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from operformer import TNO, Grid, Transformer, UniversalTNO, attention, set_precision
+from operformer import FANO, TNO, Grid, Transformer, UniversalTNO, ViTNO, attention, set_precision
 from operformer.domain import h1_norm
 from operformer.errors import UsageError
 from operformer.operators.literal import literal_attention
@@ -136,3 +136,21 @@ def test_another_precision_is_refused_in_one_line(wrong):
     with pytest.raises(UsageError, match=r"averages must be None, torch.float16 or torch.bfloat16") as caught:
         set_precision(operator, wrong)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["TNO", "ViTNO", "FANO"])
+def test_operators_run_under_autocast_and_by_the_policy(kind):
+    torch.manual_seed(3)
+    size = {"hidden_channels": 16, "n_layers": 2, "n_heads": 2}
+    operator = TNO(2, 1, 1, **size) if kind == "TNO" else {"ViTNO": ViTNO, "FANO": FANO}[kind]((2, 3), 3, 1, 1, **size)
+    grid = Grid.uniform((10, 15), kind="cells")
+    u = torch.sin(5 * grid.points[..., 0] * grid.points[..., 1]).float()[None, None]
+    full = operator(u, grid)
+    with torch.autocast("cpu", torch.bfloat16):
+        cast = operator(u, grid)
+    cast.float().square().sum().backward()
+    rounded = set_precision(operator, torch.float16)(u, grid)
+    by_autocast, by_policy = (float((z - full).detach().norm() / full.detach().norm()) for z in (cast, rounded))
+    print(f"{kind}: autocast {by_autocast:.1e}, policy {by_policy:.1e}")
+    assert 0 < by_policy < 1e-3 < by_autocast < 5e-2
+    assert all(bool(p.grad.isfinite().all()) for p in operator.parameters() if p.grad is not None)
