@@ -36,7 +36,7 @@ def compare(make, settings, points, batch, repetitions):
     operator = make(**settings)
     literal = as_literal(operator, stores_complex=True)
     # Real weights go through torch.compile and the fused optimizer. Complex ones do not: the literal form's FFTs were
-    # slower compiled than not (1.4 times), and fused AdamW refuses complex parameters.
+    # slower compiled than not when tried once, and fused AdamW refuses complex parameters.
     rivals = {"ours": operator, "ours, compiled": torch.compile(operator), "literal": literal}
     # What the literal form does not use, it shall not pay for.
     used = [parameter for name, parameter in literal.named_parameters() if "mixing" not in name]
