@@ -1,4 +1,4 @@
-"""Tables of errors by grid, one column group for each run (the numbers behind Figure superresolution_1d)."""
+"""Tables of errors by grid and run (the numbers behind Figure superresolution_1d), and of settings."""
 
 from __future__ import annotations
 
