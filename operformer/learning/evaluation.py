@@ -11,7 +11,7 @@ from operformer.errors import DivergedError
 from operformer.learning.loss import LOSSES, LossName
 from operformer.learning.samples import check_samples
 from operformer.operators import Operator
-from operformer.problems import Samples
+from operformer.problems import Pairs, Samples
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ def evaluate(operator: Operator, samples: Samples, label: str) -> Evaluation:
     )
 
 
-def relative_errors(operator: Operator, samples: Samples, norm: LossName = "l2", batch_size: int = 64) -> Tensor:
+def relative_errors(operator: Operator, samples: Pairs, norm: LossName = "l2", batch_size: int = 64) -> Tensor:
     """||G(u) - z|| / ||z|| for each sample (count,), float64 on the CPU."""
     parts = [
         LOSSES[norm](predict(operator, batch).double(), batch.z.double(), batch.grid).cpu()
-        for batch in (samples[i : i + batch_size] for i in range(0, len(samples), batch_size))
+        for batch in samples.blocks(batch_size)
     ]
     errors = torch.cat(parts)
     if not bool(torch.isfinite(errors).all()):

@@ -9,19 +9,22 @@ from torch import Tensor
 
 from operformer.errors import DataError, UsageError
 from operformer.operators import Operator
-from operformer.problems import Samples
+from operformer.problems import Pairs
+
+
+BLOCK = 64  # pairs that are looked at together, so that a set on disk need not fit into memory
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
     """Pairs to learn from, pairs to choose by, and pairs that neither has seen."""
 
-    train: Samples
-    validation: Samples
-    test: Samples
+    train: Pairs
+    validation: Pairs
+    test: Pairs
 
 
-def split(samples: Samples, validation: int, test: int) -> Split:
+def split(samples: Pairs, validation: int, test: int) -> Split:
     """The last ``test`` pairs, the ``validation`` pairs before them, and the rest to train on."""
     train = len(samples) - validation - test
     if min(validation, test) < 0 or train < 1:
@@ -31,40 +34,43 @@ def split(samples: Samples, validation: int, test: int) -> Split:
     return Split(samples[:train], samples[train : train + validation], samples[train + validation :])
 
 
-def check_samples(samples: Samples, kind: str) -> None:
+def check_samples(samples: Pairs, kind: str) -> None:
     """Refuse pairs that cannot be learnt from: not finite, or an output that is zero everywhere."""
     if not len(samples):
         raise DataError(f"there are no {kind} samples; give at least one")
-    for name, values in (("u", samples.u), ("z", samples.z)):
-        broken = ~torch.isfinite(values).flatten(1).all(1)
-        if bool(broken.any()):
-            where = f"{kind} sample {int(broken.nonzero()[0])}"
-            raise DataError(f"{where} of {name} holds values that are not finite; leave it out")
-    zero = (samples.z == 0).flatten(1).all(1)
-    if bool(zero.any()):
-        where = f"{kind} sample {int(zero.nonzero()[0])}"
-        raise DataError(f"{where} of z is zero everywhere and has no relative error; leave it out")
+    first = 0
+    for block in samples.blocks(BLOCK):
+        for name, values in (("u", block.u), ("z", block.z)):
+            broken = ~torch.isfinite(values).flatten(1).all(1)
+            if bool(broken.any()):
+                where = f"{kind} sample {first + int(broken.nonzero()[0])}"
+                raise DataError(f"{where} of {name} holds values that are not finite; leave it out")
+        zero = (block.z == 0).flatten(1).all(1)
+        if bool(zero.any()):
+            where = f"{kind} sample {first + int(zero.nonzero()[0])}"
+            raise DataError(f"{where} of z is zero everywhere and has no relative error; leave it out")
+        first += len(block)
 
 
-def check_channels(operator: Operator, samples: Samples, kind: str) -> None:
+def check_channels(operator: Operator, samples: Pairs, kind: str) -> None:
     """Refuse pairs that the operator does not map to each other; broadcasting would hide it."""
-    given = (samples.u.shape[1], samples.z.shape[1])
+    given = samples.channels
     if given != (operator.in_channels, operator.out_channels):
         expected = f"{operator.in_channels} to {operator.out_channels}"
         raise UsageError(f"the operator maps {expected} channels: got {kind} samples of {given[0]} to {given[1]}")
 
 
-def fit_normalisation(operator: Operator, train: Samples) -> None:
+def fit_normalisation(operator: Operator, train: Pairs) -> None:
     """Give the operator the mean and the standard deviation of each channel over D and over the training pairs.
 
     Integrals by the grid's weights, so the fit does not depend on the resolution. A channel that is constant keeps
     scale 1. The domain of the grid becomes the operator's unit cube.
     """
-    for values, mean, scale in (
-        (train.u, operator.input_mean, operator.input_scale),
-        (train.z, operator.output_mean, operator.output_scale),
+    u, z = _moments(train)
+    for (average, deviation), mean, scale in (
+        (u, operator.input_mean, operator.input_scale),
+        (z, operator.output_mean, operator.output_scale),
     ):
-        average, deviation = _moments(values, train)
         mean.copy_(average)
         scale.copy_(torch.where(deviation > 1e-12 * average.abs(), deviation, 1.0))
     bounds = torch.tensor(train.grid.bounds, dtype=torch.float64)
@@ -72,9 +78,23 @@ def fit_normalisation(operator: Operator, train: Samples) -> None:
     operator.domain_extent.copy_(bounds[:, 1] - bounds[:, 0])
 
 
-def _moments(values: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
-    weights = (samples.grid.weights / samples.grid.weights.sum()).flatten().to(values.device)
-    flat = values.flatten(2).double()
-    mean = torch.einsum("bcn,n->c", flat, weights) / len(samples)
-    variance = torch.einsum("bcn,n->c", (flat - mean[:, None]).square(), weights) / len(samples)
-    return mean, variance.sqrt()
+def _moments(samples: Pairs) -> list[tuple[Tensor, Tensor]]:
+    """Mean and standard deviation of the channels of u and of z, block by block.
+
+    The squares about the mean of two parts together are those of each and n m / (n + m) (difference of the means)^2.
+    """
+    weights = (samples.grid.weights / samples.grid.weights.sum()).flatten().cpu()
+    counted = 0
+    means = [torch.zeros(c, dtype=torch.float64) for c in samples.channels]
+    squares = [torch.zeros(c, dtype=torch.float64) for c in samples.channels]
+    for block in samples.blocks(BLOCK):
+        n, share = len(block), len(block) / (counted + len(block))
+        for k, values in enumerate((block.u, block.z)):
+            flat, w = values.flatten(2).double(), weights.to(values.device)
+            mean = torch.einsum("bcn,n->c", flat, w) / n
+            square = torch.einsum("bcn,n->c", (flat - mean[:, None]).square(), w)
+            difference = mean.cpu() - means[k]
+            means[k] += share * difference
+            squares[k] += square.cpu() + counted * share * difference.square()
+        counted += n
+    return [(mean, (square / counted).sqrt()) for mean, square in zip(means, squares, strict=True)]

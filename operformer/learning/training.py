@@ -22,7 +22,7 @@ from operformer.learning.progress import TrainingDisplay
 from operformer.learning.samples import check_channels, check_samples, fit_normalisation
 from operformer.learning.schedule import Schedule, ScheduleName, make_schedule
 from operformer.operators import Operator, load
-from operformer.problems import Samples
+from operformer.problems import Pairs, Samples
 from operformer.problems.problem import check_seed
 
 
@@ -54,8 +54,8 @@ class Training:
 
 def train(
     operator: Operator,
-    samples: Samples,
-    validation: Samples,
+    samples: Pairs,
+    validation: Pairs,
     settings: Training,
     folder: str | Path,
     title: str = "training",
@@ -73,7 +73,7 @@ def train(
     _refuse_other_settings(folder, settings)
     fabric = Fabric(accelerator=settings.device, devices=1, plugins=_AsItIs())
     fit_normalisation(operator, samples)
-    samples, validation = samples.to(fabric.device), validation.to(fabric.device)
+    samples, validation = _on_device(samples, fabric.device), _on_device(validation, fabric.device)
     operator.to(fabric.device)
     optimizer = torch.optim.AdamW(operator.parameters(), settings.learning_rate, weight_decay=settings.weight_decay)
     batches = -(-len(samples) // settings.batch_size)
@@ -105,7 +105,7 @@ def _epoch(
     wrapped: nn.Module,
     optimizer: torch.optim.Optimizer,
     schedule: Schedule,
-    samples: Samples,
+    samples: Pairs,
     settings: Training,
     epoch: int,
     display: TrainingDisplay,
@@ -114,7 +114,7 @@ def _epoch(
     wrapped.train()
     total = 0.0
     for number, chosen in enumerate(_order(len(samples), settings, epoch).split(settings.batch_size)):
-        batch = samples[chosen.to(fabric.device)]
+        batch = samples[chosen].to(fabric.device)
         loss = LOSSES[settings.loss](wrapped(batch.u, batch.grid), batch.z, batch.grid).mean()
         fabric.backward(loss)
         norm = fabric.clip_gradients(wrapped, optimizer, max_norm=settings.clip_norm, error_if_nonfinite=False)
@@ -125,6 +125,11 @@ def _epoch(
         total += loss.item() * len(batch)
         display.batch(len(batch))
     return total / len(samples)
+
+
+def _on_device(pairs: Pairs, device: torch.device) -> Pairs:
+    """Pairs in memory go to the device once; those on disk go there batch by batch."""
+    return pairs.to(device) if isinstance(pairs, Samples) else pairs
 
 
 class _AsItIs(Precision):

@@ -2,6 +2,6 @@
 
 from operformer.problems.controlled_ode import ControlledODE
 from operformer.problems.lorenz63 import Lorenz63
-from operformer.problems.problem import Problem, Samples
+from operformer.problems.problem import Pairs, Problem, Samples
 
-__all__ = ["ControlledODE", "Lorenz63", "Problem", "Samples"]
+__all__ = ["ControlledODE", "Lorenz63", "Pairs", "Problem", "Samples"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol, overload
 
 import numpy as np
 import torch
@@ -11,6 +13,29 @@ from torch import Tensor
 
 from operformer.domain import Grid
 from operformer.errors import UsageError
+
+
+class Pairs(Protocol):
+    """Pairs (u, z) on one grid, in memory (`Samples`) or on disk: a slice is again pairs, chosen ones come to memory."""
+
+    @property
+    def grid(self) -> Grid:
+        """The grid that all of them are known on."""
+
+    @property
+    def channels(self) -> tuple[int, int]:
+        """How many components u and z have."""
+
+    def __len__(self) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Pairs: ...
+
+    @overload
+    def __getitem__(self, index: Tensor) -> Samples: ...
+
+    def blocks(self, count: int) -> Iterator[Samples]:
+        """All pairs in their order, so many at a time in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +56,20 @@ class Samples:
         if len(self.u) != len(self.z):
             raise UsageError(f"u and z must hold as many samples as each other: got {len(self.u)} and {len(self.z)}")
 
+    @property
+    def channels(self) -> tuple[int, int]:
+        """How many components u and z have."""
+        return self.u.shape[1], self.z.shape[1]
+
     def __len__(self) -> int:
         return len(self.u)
 
     def __getitem__(self, index: slice | Tensor) -> Samples:
         return Samples(self.u[index], self.z[index], self.grid)
+
+    def blocks(self, count: int) -> Iterator[Samples]:
+        """All pairs in their order, so many at a time."""
+        return (self[first : first + count] for first in range(0, len(self), count))
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Samples:
         """The same pairs on another device, their values in another precision; the grid stays in float64."""
