@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from operformer.domain import Grid
 from operformer.errors import UsageError
 from operformer.problems.time_domain import TimeProblem, check_horizon
 
@@ -28,8 +29,8 @@ class ControlledODE(TimeProblem):
     decay: float = 0.0
     horizon: float = 2.0
 
-    in_channels = 1
-    out_channels = 1
+    input_names = ("u",)
+    output_names = ("z",)
 
     def __post_init__(self) -> None:
         if self.n_terms < 1:
@@ -38,7 +39,8 @@ class ControlledODE(TimeProblem):
             raise UsageError(f"z0 must lie between 0 and pi, where sin(z0) > 0: got {self.z0}; try 1.0")
         check_horizon(self.horizon)
 
-    def _solve(self, draws: Sequence[np.random.Generator], times: Tensor) -> tuple[Tensor, Tensor]:
+    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> tuple[Tensor, Tensor]:
+        times = grid.points[:, 0]
         xi, eta = (torch.from_numpy(values).to(times.device) for values in self._coefficients(draws))
         # Term by term: all at once would take J times the memory of u.
         u = times.new_zeros(len(draws), len(times))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, overload
+from typing import ClassVar, Protocol, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from operformer.domain import Grid
+from operformer.domain.box import Bounds
 from operformer.errors import UsageError
 
 
 class Pairs(Protocol):
-    """Pairs (u, z) on one grid, in memory (`Samples`) or on disk: a slice is again pairs, chosen ones come to memory."""
+    """Pairs (u, z) of one grid, in memory (`Samples`) or on disk; a slice is pairs again, chosen ones are in memory."""
 
     @property
     def grid(self) -> Grid:
@@ -83,17 +84,43 @@ class Problem(ABC):
     Subclasses are frozen dataclasses whose fields are the constants of the law; they never know the network.
     """
 
+    # How many draws are solved together, by the type of device. It bounds the memory, and a draw's last digits may
+    # depend on its company: the blocks begin at the first draw asked for.
+    block: ClassVar[Mapping[str, int]] = {"cpu": 4096, "cuda": 65536}
+
     @property
     @abstractmethod
+    def input_names(self) -> tuple[str, ...]:
+        """The names of u's components."""
+
+    @property
+    @abstractmethod
+    def output_names(self) -> tuple[str, ...]:
+        """The names of z's components."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> Bounds:
+        """The box D that u and z are functions on."""
+
+    @abstractmethod
+    def grid(self, resolution: int) -> Grid:
+        """The uniform grid of a resolution."""
+
+    @abstractmethod
+    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> tuple[Tensor, Tensor]:
+        """One pair (u, z) for each stream of random numbers, on the grid and on its device, in float64."""
+
+    @property
     def in_channels(self) -> int:
         """How many components u has."""
+        return len(self.input_names)
 
     @property
-    @abstractmethod
     def out_channels(self) -> int:
         """How many components z has."""
+        return len(self.output_names)
 
-    @abstractmethod
     def sample(
         self,
         count: int,
@@ -107,10 +134,17 @@ class Problem(ABC):
         The same seed is the same draw at every resolution, on every device and for every count. A `Grid` in place of
         the resolution reads the draw there.
         """
-
-    @abstractmethod
-    def grid(self, resolution: int) -> Grid:
-        """The uniform grid of a resolution."""
+        check_draws(count, seed, first)
+        grid = resolution if isinstance(resolution, Grid) else self.grid(resolution)
+        check_inside(grid, self.bounds)
+        grid = grid.to(device)
+        size = self.block[torch.device(device).type]
+        solved: list[tuple[Tensor, Tensor]] = []
+        for start in range(first, first + count, size):
+            draws = [stream(seed, index) for index in range(start, min(start + size, first + count))]
+            solved.append(self._solve(draws, grid))
+        u, z = (torch.cat(parts) for parts in zip(*solved, strict=True))
+        return Samples(u, z, grid)
 
 
 def stream(seed: int, index: int) -> np.random.Generator:
@@ -131,3 +165,15 @@ def check_seed(name: str, seed: int) -> None:
     """Refuse what is no seed."""
     if not 0 <= seed < 2**32:
         raise UsageError(f"{name} must be from 0 to 2^32 - 1: got {seed}")
+
+
+def check_inside(grid: Grid, bounds: Bounds) -> None:
+    """Refuse a grid that reaches out of the domain, or that has another dimension."""
+    if grid.dim != len(bounds):
+        raise UsageError(f"the problem needs a grid of dimension {len(bounds)}: got {grid.dim}")
+    for (low, high), (lower, upper) in zip(grid.bounds, bounds, strict=True):
+        slack = 1e-12 * (upper - lower)  # n dt may be rounded past T
+        if low < lower - slack or high > upper + slack:
+            raise UsageError(
+                f"the grid must lie in [{lower:g}, {upper:g}]: got [{low:g}, {high:g}]; cut it or change the problem"
+            )
