@@ -2,7 +2,8 @@
 
 from operformer.problems.controlled_ode import ControlledODE
 from operformer.problems.darcy import Darcy
+from operformer.problems.kolmogorov import Kolmogorov
 from operformer.problems.lorenz63 import Lorenz63
 from operformer.problems.problem import Pairs, Problem, Samples
 
-__all__ = ["ControlledODE", "Darcy", "Lorenz63", "Pairs", "Problem", "Samples"]
+__all__ = ["ControlledODE", "Darcy", "Kolmogorov", "Lorenz63", "Pairs", "Problem", "Samples"]

@@ -15,7 +15,7 @@ from operformer.domain.interpolation import interpolate
 from operformer.errors import UsageError
 from operformer.problems.elliptic import solve_darcy
 from operformer.problems.gaussian import GaussianMeasure
-from operformer.problems.problem import Problem
+from operformer.problems.problem import Problem, Samples
 
 _SQUARE = ((0.0, 1.0), (0.0, 1.0))
 
@@ -67,15 +67,16 @@ class Darcy(Problem):
             raise UsageError(f"resolution must be at least 4: got {resolution}; the paper has 64 and 416")
         return Grid.uniform((resolution, resolution), kind=self.points)
 
-    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> tuple[Tensor, Tensor]:
+    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
         g = self.measure.coefficients(draws, grid.points.device)
         is_uniform = grid.kind in ("nodes", "cells") and grid.bounds == _SQUARE and min(grid.shape) >= 4
         solved_on = grid if is_uniform else Grid.uniform((self.fine, self.fine)).to(grid.points.device)
         a = self._transform(self.measure.read(g, solved_on))
-        z = solve_darcy(a, torch.ones(solved_on.shape), solved_on).z
+        solution = solve_darcy(a, torch.ones(solved_on.shape), solved_on)
+        z = solution.z
         if not is_uniform:
             a, z = self._transform(self.measure.read(g, grid)), interpolate(z, solved_on, grid)
-        return a.unsqueeze(1), z.unsqueeze(1)
+        return Samples(a.unsqueeze(1), z.unsqueeze(1), grid, {"residual": solution.residuals.cpu()})
 
     def _transform(self, g: Tensor) -> Tensor:
         return g.exp() if self.coefficient == "lognormal" else torch.where(g >= 0, 12.0, 3.0).to(g)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from operformer.domain import Grid
 from operformer.errors import DivergedError, UsageError
+from operformer.problems.problem import Samples
 from operformer.problems.taylor import taylor
 from operformer.problems.time_domain import TimeProblem, check_horizon
 
@@ -56,7 +57,7 @@ class Lorenz63(TimeProblem):
         """The recovered components."""
         return self.recover
 
-    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> tuple[Tensor, Tensor]:
+    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
         times = grid.points[:, 0]
         starts = np.stack([draw.uniform(LOWEST_START, HIGHEST_START) for draw in draws], axis=1)
         start = torch.from_numpy(starts).to(times.device)
@@ -65,7 +66,7 @@ class Lorenz63(TimeProblem):
         # function on every grid, with t = 0 in it or not.
         constants = [value.unsqueeze(-1).expand_as(x) for value in start[1:]] if self.initial else []
         recovered = [{"y": y, "z": z}[name] for name in self.recover]
-        return torch.stack([x, *constants], dim=1), torch.stack(recovered, dim=1)
+        return Samples(torch.stack([x, *constants], dim=1), torch.stack(recovered, dim=1), grid)
 
     def _trajectories(self, start: Tensor, times: Tensor) -> Tensor:
         """The states (N, 3, count) at the times (N,) that come from the states (3, count) at time 0."""

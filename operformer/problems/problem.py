@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, overload
 
 import numpy as np
@@ -41,11 +41,15 @@ class Pairs(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Pairs of functions on one grid: u (count, in_channels, *shape) and z (count, out_channels, *shape)."""
+    """Pairs of functions on one grid: u (count, in_channels, *shape) and z (count, out_channels, *shape).
+
+    ``checks`` is what a solver says of each pair (count,), such as its residual.
+    """
 
     u: Tensor
     z: Tensor
     grid: Grid
+    checks: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, values in (("u", self.u), ("z", self.z)):
@@ -66,7 +70,11 @@ class Samples:
         return len(self.u)
 
     def __getitem__(self, index: slice | Tensor) -> Samples:
-        return Samples(self.u[index], self.z[index], self.grid)
+        checks = {
+            name: values[index.to(values.device) if isinstance(index, Tensor) else index]
+            for name, values in self.checks.items()
+        }
+        return Samples(self.u[index], self.z[index], self.grid, checks)
 
     def blocks(self, count: int) -> Iterator[Samples]:
         """All pairs in their order, so many at a time."""
@@ -75,7 +83,7 @@ class Samples:
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Samples:
         """The same pairs on another device, their values in another precision; the grid stays in float64."""
         grid = self.grid if device is None else self.grid.to(device)
-        return Samples(self.u.to(device=device, dtype=dtype), self.z.to(device=device, dtype=dtype), grid)
+        return Samples(self.u.to(device=device, dtype=dtype), self.z.to(device=device, dtype=dtype), grid, self.checks)
 
 
 class Problem(ABC):
@@ -108,8 +116,8 @@ class Problem(ABC):
         """The uniform grid of a resolution."""
 
     @abstractmethod
-    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> tuple[Tensor, Tensor]:
-        """One pair (u, z) for each stream of random numbers, on the grid and on its device, in float64."""
+    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
+        """One pair for each stream of random numbers, on the grid and on its device, in float64."""
 
     @property
     def in_channels(self) -> int:
@@ -139,12 +147,17 @@ class Problem(ABC):
         check_inside(grid, self.bounds)
         grid = grid.to(device)
         size = self.block[torch.device(device).type]
-        solved: list[tuple[Tensor, Tensor]] = []
+        solved = []
         for start in range(first, first + count, size):
             draws = [stream(seed, index) for index in range(start, min(start + size, first + count))]
             solved.append(self._solve(draws, grid))
-        u, z = (torch.cat(parts) for parts in zip(*solved, strict=True))
-        return Samples(u, z, grid)
+        return concatenate(solved)
+
+
+def concatenate(parts: Sequence[Samples]) -> Samples:
+    """All pairs of several sets of one grid."""
+    checks = {name: torch.cat([part.checks[name] for part in parts]) for name in parts[0].checks}
+    return Samples(torch.cat([p.u for p in parts]), torch.cat([p.z for p in parts]), parts[0].grid, checks)
 
 
 def stream(seed: int, index: int) -> np.random.Generator:
