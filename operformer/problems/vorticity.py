@@ -40,7 +40,7 @@ class VorticityEquation:
     def spectrum(self, omega: Tensor) -> Tensor:
         """The state of values on `grid`, its mean removed: (batch, 3 m, 3 m) -> (batch, 3 m, m)."""
         table = _Table(self, omega.device)
-        return table.spectrum(omega) * table.is_kept * (table.squares > 0)
+        return table.spectrum(omega) * (table.scale * table.is_kept * (table.squares > 0))
 
     def read(self, spectrum: Tensor, grid: Grid) -> Tensor:
         """omega on any grid, without error: (batch, 3 m, m) -> (batch, *shape)."""
@@ -65,13 +65,19 @@ class VorticityEquation:
         dt = duration / steps
         half = torch.exp(-0.5 * dt * self.viscosity * table.squares)
         whole = half * half
+        half_dt, whole_sixth, half_third = half * dt, whole * (dt / 6), half * (dt / 3)
         c = spectrum
         for _ in range(steps):
-            a = table.transport_and_force(c)
-            b = table.transport_and_force(half * (c + (0.5 * dt) * a))
-            d = table.transport_and_force(torch.addcmul((0.5 * dt) * b, half, c))
-            e = table.transport_and_force(torch.addcmul(whole * c, half * dt, d))
-            c = whole * (c + (dt / 6) * a) + (dt / 3) * half * (b + d) + (dt / 6) * e
+            # In place and in the fewest passes: on a GPU every pass over the spectra counts as much as a transform.
+            at_half, total = half * c, whole * c
+            slope = table.transport_and_force(c)
+            total.addcmul_(whole_sixth, slope)
+            slope = table.transport_and_force(torch.addcmul(at_half, half_dt, slope, value=0.5))
+            total.addcmul_(half_third, slope)
+            slope = table.transport_and_force(torch.add(at_half, slope, alpha=0.5 * dt))
+            total.addcmul_(half_third, slope)
+            slope = table.transport_and_force(at_half.mul_(half).addcmul_(half_dt, slope))
+            c = total.add_(slope, alpha=dt / 6)
         if not bool(torch.isfinite(torch.view_as_real(c)).all()):
             raise DivergedError(
                 f"the flow is not finite after {steps} steps of {dt:g} with {self.n_modes} modes; take shorter steps"
@@ -95,12 +101,14 @@ class _Table:
         k_x = torch.fft.fftfreq(self.n, 1 / self.n, dtype=torch.float64, device=device)[:, None]
         k_y = torch.arange(m, dtype=torch.float64, device=device)
         self.squares = k_x.square() + k_y.square()
-        self.is_kept = k_x.abs() < m
+        self.is_kept = (k_x.abs() < m).to(torch.float64)
         inverse = torch.where(self.squares > 0, 1 / self.squares.clamp(min=1), 0.0)
         # The spectra of velocities are i k_y psi and -i k_x psi.
         self.to_u, self.to_v = 1j * k_y * inverse, -1j * k_x * inverse
-        self.of_uv = (k_x.square() - k_y.square()) * self.is_kept
-        self.of_difference = -(k_x * k_y) * self.is_kept
+        # Transforms carry no factor of their own, so the 1 / n^2 of the way there stands here.
+        self.scale = 1 / self.n**2
+        self.of_uv = (k_x.square() - k_y.square()) * self.is_kept * self.scale
+        self.of_difference = -(k_x * k_y) * self.is_kept * self.scale
         self.force = torch.zeros_like(self.to_u)
         if 0 < equation.forcing < m:
             self.force[0, equation.forcing] = -0.5 * equation.forcing
@@ -110,10 +118,10 @@ class _Table:
         return torch.fft.irfft(along_x, n=self.n, dim=-1, norm="forward")
 
     def spectrum(self, values: Tensor) -> Tensor:
-        along_y = torch.fft.rfft(values, dim=-1, norm="forward")[..., : self.n // 3]
-        return torch.fft.fft(along_y, dim=-2, norm="forward")
+        """The coefficients times n^2."""
+        return torch.fft.fft(torch.fft.rfft(values, dim=-1)[..., : self.n // 3], dim=-2)
 
     def transport_and_force(self, c: Tensor) -> Tensor:
         u, v = self.values(c * self.to_u), self.values(c * self.to_v)
         products = torch.addcmul(self.force, self.spectrum(u * v), self.of_uv)
-        return torch.addcmul(products, self.spectrum((u - v) * (u + v)), self.of_difference)
+        return products.addcmul_(self.spectrum(u.square_().addcmul_(v, v, value=-1.0)), self.of_difference)
