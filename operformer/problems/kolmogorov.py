@@ -38,13 +38,13 @@ class Kolmogorov(Problem):
     scale: float = 343.0
     tau: float = 7.0
     alpha: float = 5.0
-    n_modes: int = 64
+    n_modes: int = 54
     step: float = 0.01
     moments: int = 1
 
     input_names = ("vorticity_0",)
     bounds = TORUS
-    block = {"cpu": 4, "cuda": 256}  # noqa: RUF012
+    block = {"cpu": 4, "cuda": 512}  # noqa: RUF012
 
     def __post_init__(self) -> None:
         for name in ("viscosity", "lead", "step"):
