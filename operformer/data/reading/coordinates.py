@@ -77,7 +77,7 @@ def grid_of_axes(
         return Grid.uniform(shape, [(lower, upper) for _, lower, upper in found], found[0][0])
     try:
         box = [_box(values, one) for values, one in zip(axes.values(), recognised, strict=True)]
-        return Grid.rectilinear(*(torch.from_numpy(values) for values in axes.values()), bounds=box)
+        return Grid.rectilinear(*(torch.tensor(values) for values in axes.values()), bounds=box)
     except UsageError as error:
         raise DataError(f"{path} has coordinates that make no grid: {error}") from None
 
@@ -88,7 +88,7 @@ def grid_of_points(points: np.ndarray, bounds: GivenBounds | None, path: Path) -
         raise DataError(f"{path} has points that are not finite; give a Grid without them")
     box = bounds or [(float(low), float(high)) for low, high in zip(points.min(0), points.max(0), strict=True)]
     try:
-        return Grid.scattered(torch.from_numpy(points), bounds=box)
+        return Grid.scattered(torch.tensor(points), bounds=box)
     except UsageError as error:
         if bounds is not None:
             raise

@@ -84,7 +84,8 @@ def _complaint(dataset: Any, file_size: int) -> str | None:
     """Why a dataset is refused, if it is."""
     matlab = dataset.attrs.get("MATLAB_class", b"double")
     if matlab not in _NUMBERS:
-        return f"is a {shown(str(matlab), 40)} of MATLAB, not an array of numbers; save it as double or single"
+        kind = matlab.decode(errors="replace") if isinstance(matlab, bytes) else str(matlab)
+        return f"is a {shown(kind, 40)} of MATLAB, not an array of numbers; save it as double or single"
     if dataset.shape is None or "MATLAB_empty" in dataset.attrs:
         return "is empty; give an array with values"
     if dataset.is_virtual or dataset.external:

@@ -10,6 +10,7 @@ from operformer.errors import DataError, UsageError
 
 Layout = tuple[str, ...]
 LETTERS = "btcxyzn"
+SQUARE = 8  # from this size on, (b, n, n) is a square of n x n points and not n channels
 SPACES = {("x",), ("x", "y"), ("x", "y", "z"), ("n",)}
 
 
@@ -64,8 +65,8 @@ def inferred(shapes: dict[str, tuple[int, ...]], space: dict[str, int] | None, d
     """The layouts of arrays without one, where only one makes sense.
 
     ``space`` are the axes that coordinates are known for, ``dim`` the dimension if bounds told it. Otherwise an array
-    with two axes is samples of functions on a line, an axis that the arrays do not share is channels, and of arrays
-    with more and with fewer axes the latter have no channels.
+    with two axes is samples of functions on a line, an axis that the arrays do not share is channels, of arrays with
+    more and with fewer axes the latter have no channels, and arrays of one shape (b, n, n) have none.
     """
     if space is None:
         space = _shared_space(list(shapes.values()), dim)
@@ -88,19 +89,22 @@ def _positions(layout: Layout, letter: str) -> list[int]:
 
 
 def _shared_space(shapes: list[tuple[int, ...]], dim: int | None) -> dict[str, int] | None:
+    """The axes of space that all of the arrays must have, if their shapes leave no choice."""
     fewest = min(shapes, key=len)
-    if dim is None:
-        if len(fewest) == 2 or len({len(shape) for shape in shapes}) > 1:
-            dim = len(fewest) - 1
-        else:
-            varying = {k for shape in shapes for k in range(1, len(shape)) if shape[k] != fewest[k]}
-            if len(varying) != 1 or not 1 <= (dim := len(fewest) - 2) <= 3 or varying - {1, len(fewest) - 1}:
-                return None
-            rest = fewest[2:] if varying == {1} else fewest[1:-1]
-            return dict(zip("xyz", rest, strict=False))
-    if len(fewest) != dim + 1 or dim > 3:
-        return None
-    return dict(zip("xyz", fewest[1:], strict=False))
+    rest: tuple[int, ...] = ()
+    if dim is not None:
+        rest = fewest[1:] if len(fewest) == dim + 1 else ()
+    elif len(fewest) == 2 or len({len(shape) for shape in shapes}) > 1:
+        rest = fewest[1:]
+    else:
+        varying = {k for shape in shapes for k in range(1, len(shape)) if shape[k] != fewest[k]}
+        if not varying and len(set(fewest[1:])) == 1 and fewest[1] >= SQUARE:
+            rest = fewest[1:]
+        elif varying == {1}:
+            rest = fewest[2:]
+        elif varying == {len(fewest) - 1}:
+            rest = fewest[1:-1]
+    return dict(zip("xyz", rest, strict=False)) if 1 <= len(rest) <= 3 else None
 
 
 def _placed(shape: tuple[int, ...], space: dict[str, int]) -> Layout | None:

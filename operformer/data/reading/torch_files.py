@@ -175,6 +175,8 @@ class _Machine:
         self._memo[len(self._memo) if position is None else position] = self._stack[-1]
 
     def recall(self, position: int) -> None:
+        if position not in self._memo:
+            raise self._refusal("its pickle is damaged")
         self.push(self._memo[position])
 
     def tuple_of(self, count: int) -> None:
@@ -250,8 +252,8 @@ class _Machine:
 
     def _refusal(self, reason: str) -> DataError:
         return DataError(
-            f"{self._archive.path} holds more than plain tensors: {reason}; nothing of it was run, save the tensors "
-            "alone or write an .npz"
+            f"{self._archive.path} holds something else than plain tensors: {reason}; nothing of it was run, save the "
+            "tensors alone or write an .npz"
         )
 
 
