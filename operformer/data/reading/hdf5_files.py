@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,11 @@ MOST_OBJECTS = 100_000
 def open_hdf5(path: Path) -> Iterator[Contents]:
     """The arrays of a file, by their paths inside it; PDEBench and The Well say what theirs mean."""
     with refusing_damage(path), h5py.File(path, "r") as file:
-        arrays, refused = _arrays(file, path)
+        groups = sorted(name for name in file if name.isdigit())  # PDEBench has thousands; all are like the first
+        arrays, refused = _arrays(file, path, set(groups[1:]))
         plain = Contents(path, arrays, refused)
-        yield well_contents(plain, file) or pdebench_contents(plain) or plain
+        opener = partial(_open_array, file, path)
+        yield well_contents(plain, file) or pdebench_contents(plain, groups, opener) or plain
 
 
 class Stored:
@@ -49,8 +52,21 @@ class Stored:
         return np.asarray(self._dataset[index])
 
 
-def _arrays(file: Any, path: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """Every dataset that hard links lead to, and why some are refused."""
+def _open_array(file: Any, path: Path, name: str) -> Array:
+    """One array by its path, refused as in `_arrays`."""
+    group = file
+    for part in name.split("/"):
+        if part not in group or not isinstance(group.get(part, getlink=True), h5py.HardLink):
+            raise DataError(f"{path}: {shown(name)} is missing or a link; copy it into the file")
+        group = group[part]
+    complaint = "is no array" if isinstance(group, h5py.Group) else _complaint(group, path.stat().st_size)
+    if complaint:
+        raise DataError(f"{path}: {shown(name)} {complaint}")
+    return Stored(group, is_reversed=False)
+
+
+def _arrays(file: Any, path: Path, left_out: set[str]) -> tuple[dict[str, Array], dict[str, str]]:
+    """Every dataset that hard links lead to, and why some are refused; but nothing in the groups left out."""
     arrays: dict[str, Array] = {}
     refused: dict[str, str] = {}
     waiting, seen, size = [("", file)], {h5py.h5o.get_info(file.id).addr}, path.stat().st_size
@@ -58,6 +74,8 @@ def _arrays(file: Any, path: Path) -> tuple[dict[str, Array], dict[str, str]]:
         prefix, group = waiting.pop()
         for name in group:
             full = f"{prefix}{name}"
+            if full in left_out:
+                continue
             if len(arrays) + len(refused) + len(waiting) > MOST_OBJECTS:
                 raise DataError(
                     f"{path} holds more than {MOST_OBJECTS} objects; copy two arrays to a file of their own"

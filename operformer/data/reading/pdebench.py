@@ -11,8 +11,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,11 @@ FLOW = ("density", "pressure", "Vx", "Vy", "Vz")
 INCOMPRESSIBLE = ("particles", "velocity", "force")
 
 
-def pdebench_contents(file: Contents) -> Contents | None:
-    """What an HDF5 file means if it is one of PDEBench's, else None."""
+def pdebench_contents(file: Contents, groups: list[str], opener: Callable[[str], Array]) -> Contents | None:
+    """What an HDF5 file means if it is one of PDEBench's, else None; ``groups`` are those with numbers for names."""
     arrays = file.arrays
-    groups = [name for name in arrays if re.fullmatch(r"\d+/data", name)]
-    if groups:
-        return _of_groups(file, groups)
+    if groups and f"{groups[0]}/data" in arrays:
+        return _of_groups(file, groups, opener)
     axes = {letter: _row(file, f"{letter}-coordinate") for letter in "xyz" if f"{letter}-coordinate" in arrays}
     space = " ".join(axes)
     if "tensor" in arrays and "nu" in arrays and space == "x y":
@@ -47,37 +46,40 @@ def pdebench_contents(file: Contents) -> Contents | None:
     return None
 
 
-def _of_groups(file: Contents, groups: list[str]) -> Contents:
+def _of_groups(file: Contents, groups: list[str], opener: Callable[[str], Array]) -> Contents:
     """The samples of files with a group for each: one array, and the coordinates of the first."""
-    root = groups[0].removesuffix("data")
-    letters = [letter for letter in "xyz" if f"{root}grid/{letter}" in file.arrays]
-    axes = {letter: _row(file, f"{root}grid/{letter}") for letter in letters}
-    for name in groups[1:]:
-        if file.arrays[name].shape != file.arrays[groups[0]].shape:
-            shapes = f"{file.arrays[groups[0]].shape} and {file.arrays[name].shape}"
-            raise DataError(f"{file.path}: {groups[0]} and {name} differ in shape, {shapes}; read them one by one")
-        for letter in letters:
-            row = f"{name.removesuffix('data')}grid/{letter}"
-            if row in file.arrays and not np.array_equal(_row(file, row), axes[letter]):
-                raise DataError(f"{file.path}: {groups[0]} and {name} are known on different grids")
-    lost = [name for name in file.refused if re.fullmatch(r"\d+/data", name)]
-    if lost:
-        raise DataError(f"{file.path}: {shown(lost[0])} {file.refused[lost[0]]}")
-    data = Stacked([file.arrays[name] for name in groups])
+    letters = [letter for letter in "xyz" if f"{groups[0]}/grid/{letter}" in file.arrays]
+    axes = {letter: _row(file, f"{groups[0]}/grid/{letter}") for letter in letters}
+    data = Stacked(file.path, groups, axes, opener)
     layout = f"b t {' '.join(letters)} c"
     return _contents(file, {"data": data}, ("data",), ("data",), {"data": layout}, axes)
 
 
 class Stacked:
-    """Arrays of one shape as one array, a sample each."""
+    """The arrays of several groups as one, a sample each; those that are read must be alike."""
 
-    def __init__(self, parts: list[Array]) -> None:
-        self._parts = parts
-        self.shape = (len(parts), *parts[0].shape)
-        self.dtype: np.dtype[Any] = parts[0].dtype
+    def __init__(
+        self, path: Path, groups: list[str], axes: dict[str, np.ndarray], opener: Callable[[str], Array]
+    ) -> None:
+        self._path, self._groups, self._axes, self._opener = path, groups, axes, opener
+        first = opener(f"{groups[0]}/data")
+        self.shape = (len(groups), *first.shape)
+        self.dtype: np.dtype[Any] = first.dtype
 
     def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
-        return np.stack([part[index[1:]] for part in self._parts[index[0]]])  # type: ignore[union-attr]
+        chosen = np.arange(len(self._groups))[index[0]]
+        return np.stack([self._sample(self._groups[k])[index[1:]] for k in np.atleast_1d(chosen)])
+
+    def _sample(self, group: str) -> Array:
+        data = self._opener(f"{group}/data")
+        if data.shape != self.shape[1:]:
+            shapes = f"{data.shape} and {self.shape[1:]}"
+            raise DataError(f"{self._path}: {group} and {self._groups[0]} differ in shape, {shapes}; read them apart")
+        for letter, values in self._axes.items():
+            row = self._opener(f"{group}/grid/{letter}")
+            if row.shape != values.shape or not np.array_equal(row[(slice(None),)], values):
+                raise DataError(f"{self._path}: {group} and {self._groups[0]} are known on different grids")
+        return data
 
 
 def _contents(
