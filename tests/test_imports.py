@@ -16,6 +16,7 @@ LAYERS = [
     {"files", "settings"},
     {"domain"},
     {"operators", "problems"},
+    {"data"},
     {"operformer"},
     {"learning"},
     {"experiments"},
@@ -23,7 +24,7 @@ LAYERS = [
     {"report"},
     {"cli"},
 ]
-HEAVY = ("matplotlib", "lightning_fabric", "cyclopts", "jinja2")
+HEAVY = ("matplotlib", "lightning_fabric", "cyclopts", "jinja2", "h5py", "scipy.io")
 
 
 def module_name(path):

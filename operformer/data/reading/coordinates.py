@@ -1,0 +1,179 @@
+"""Coordinates from a file to a grid: equispaced ones are recognised as nodes, cells or periodic, others are kept."""
+
+from __future__ import annotations
+
+from math import isclose, pi
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from operformer.data.reading.contents import Contents, UniformKind, shown
+from operformer.domain import Grid
+from operformer.domain.box import GivenBounds
+from operformer.errors import DataError, UsageError
+
+NAMES = (
+    "{}-coordinate",
+    "{}_coordinate",
+    "{}_coord",
+    "grid/{}",
+    "coords/{}",
+    "coordinates/{}",
+    "grid_{}",
+    "{}_grid",
+    "{}",
+)
+POINTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz")
+EQUISPACED = 1e-3  # of a step: coordinates are often float32
+
+
+def find_axes(contents: Contents, taken: set[str]) -> dict[str, np.ndarray]:
+    """The coordinates along x, y and z that a file has under one of the usual names; a lone t is the axis x."""
+    if contents.axes:
+        return dict(contents.axes)
+    found = {letter: values for letter in "xyz" if (values := _named(contents, letter, taken)) is not None}
+    if not found and (times := _named(contents, "t", taken)) is not None:
+        return {"x": times}
+    return found if "x" in found else {}
+
+
+def find_points(contents: Contents, taken: set[str]) -> np.ndarray | None:
+    """The scattered points (N, d) that a file has under one of the usual names."""
+    for name in POINTS:
+        array = contents.arrays.get(name)
+        if name in taken or array is None or len(array.shape) != 2 or array.shape[1] > 3:
+            continue
+        return np.asarray(array[:, :], dtype=np.float64)
+    return None
+
+
+def grid_of_axes(
+    axes: dict[str, np.ndarray],
+    kinds: dict[str, UniformKind],
+    kind: UniformKind | None,
+    bounds: GivenBounds | None,
+    path: Path,
+) -> Grid:
+    """The grid with these coordinates; what user or format say of their kind comes before what they look like."""
+    if bounds is not None and len(bounds) != len(axes):
+        raise UsageError(f"bounds must be one (lower, upper) for each of {len(axes)} axes: got {bounds!r}")
+    recognised = []
+    for k, (letter, values) in enumerate(axes.items()):
+        _check(values, letter, path)
+        wanted = kind or kinds.get(letter)
+        ends = None if bounds is None else (float(bounds[k][0]), float(bounds[k][1]))
+        one = _recognise(values, wanted, ends)
+        if one is None and (kind is not None or bounds is not None):
+            what = f"{kind or 'equispaced points'} of {list(ends)}" if ends else f"equispaced {kind}"
+            raise DataError(
+                f"{path}: {letter} runs from {values[0]:g} to {values[-1]:g} in {len(values)} values, which are not "
+                f"{what}; leave grid= and bounds= out, or give a Grid"
+            )
+        recognised.append(one)
+    shape = [len(values) for values in axes.values()]
+    found = [one for one in recognised if one is not None]
+    if len(found) == len(axes) and len({kind for kind, _, _ in found}) == 1:
+        return Grid.uniform(shape, [(lower, upper) for _, lower, upper in found], found[0][0])
+    try:
+        box = [_box(values, one) for values, one in zip(axes.values(), recognised, strict=True)]
+        return Grid.rectilinear(*(torch.tensor(values) for values in axes.values()), bounds=box)
+    except UsageError as error:
+        raise DataError(f"{path} has coordinates that make no grid: {error}") from None
+
+
+def grid_of_points(points: np.ndarray, bounds: GivenBounds | None, path: Path) -> Grid:
+    """Scattered points in the box that holds them, unless the user names one."""
+    if not np.isfinite(points).all():
+        raise DataError(f"{path} has points that are not finite; give a Grid without them")
+    box = bounds or [(float(low), float(high)) for low, high in zip(points.min(0), points.max(0), strict=True)]
+    try:
+        return Grid.scattered(torch.tensor(points), bounds=box)
+    except UsageError as error:
+        if bounds is not None:
+            raise
+        raise DataError(f"{path} has points that make no grid: {error}") from None
+
+
+def _named(contents: Contents, letter: str, taken: set[str]) -> np.ndarray | None:
+    """The values along one axis: a row of numbers, or all points of a tensor product, as ndgrid makes them."""
+    for pattern in NAMES:
+        for name in (pattern.format(letter), pattern.format(letter.upper())):
+            array = contents.arrays.get(name)
+            if name in taken or array is None or not array.shape or max(array.shape) < 2 or 0 in array.shape:
+                continue
+            is_row = sum(n > 1 for n in array.shape) == 1
+            if is_row or name != letter:  # a lone small letter may well be something else
+                values = np.asarray(array[(slice(None),) * len(array.shape)], dtype=np.float64)
+                return values.reshape(-1) if is_row else _of_product(values, letter, name, contents.path)
+    return None
+
+
+def _of_product(values: np.ndarray, letter: str, name: str, path: Path) -> np.ndarray:
+    axis = "xyzt".index(letter)
+    if axis < values.ndim <= 3:
+        row = np.moveaxis(values, axis, -1).reshape(-1, values.shape[axis])[0]
+        shape = [len(row) if k == axis else 1 for k in range(values.ndim)]
+        if np.array_equal(np.broadcast_to(row.reshape(shape), values.shape), values):
+            return row
+    raise DataError(
+        f"{path}: the coordinates {shown(name)} of shape {values.shape} do not vary along axis {axis} alone; store one "
+        "row of coordinates for each axis, points (N, d) named points for scattered ones, or give a Grid"
+    )
+
+
+def _check(values: np.ndarray, letter: str, path: Path) -> None:
+    if not np.isfinite(values).all():
+        raise DataError(f"{path} has values of {letter} that are not finite; give a Grid")
+    if len(values) < 2:
+        raise DataError(f"{path} has one point along {letter}; a function needs at least two")
+
+
+def _recognise(
+    values: np.ndarray, wanted: UniformKind | None, ends: tuple[float, float] | None
+) -> tuple[UniformKind, float, float] | None:
+    """The kind and the bounds of equispaced values: the first whose bounds are those given, or are round numbers.
+
+    None if they are not equispaced, run downwards, or are not as wanted.
+    """
+    n, step = len(values), float(values[-1] - values[0]) / (len(values) - 1)
+    even = values[0] + step * np.arange(n)
+    if step <= 0 or float(np.abs(values - even).max()) > EQUISPACED * step:
+        return None
+    first, last = float(values[0]), float(values[-1])
+    options: dict[UniformKind, tuple[float, float]] = {
+        "nodes": (first, last),
+        "cells": (first - step / 2, last + step / 2),
+        "periodic": (first, last + step),
+    }
+    slack = 2 * EQUISPACED * step
+    for kind, (lower, upper) in options.items():
+        if wanted is not None and kind != wanted:
+            continue
+        if ends is None:
+            below, above = _round(lower, slack), _round(upper, slack)
+            if below is not None and above is not None:
+                return kind, below, above
+        elif isclose(lower, ends[0], abs_tol=slack) and isclose(upper, ends[1], abs_tol=slack):
+            return kind, *ends
+    if ends is not None:
+        return None
+    return (wanted or "nodes"), *options[wanted or "nodes"]
+
+
+def _round(value: float, slack: float) -> float | None:
+    """The multiple of 1/2 or of pi/2 that the value is, up to rounding."""
+    for unit in (0.5, pi / 2):
+        nearest = round(value / unit) * unit
+        if abs(value - nearest) <= slack:
+            return nearest
+    return None
+
+
+def _box(values: np.ndarray, recognised: tuple[UniformKind, float, float] | None) -> tuple[float, float]:
+    """Bounds in which trapezoidal weights are those of the kind: a period begins half a step before its points."""
+    if recognised is None:
+        return float(values.min()), float(values.max())
+    kind, lower, upper = recognised
+    shift = (upper - lower) / len(values) / 2 if kind == "periodic" else 0.0
+    return min(lower - shift, float(values.min())), max(upper - shift, float(values.max()))
