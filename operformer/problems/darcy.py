@@ -41,6 +41,7 @@ class Darcy(Problem):
     input_names = ("coefficient",)
     output_names = ("pressure",)
     bounds = _SQUARE
+    boundary = "wall"
     block = {"cpu": 4, "cuda": 128}  # noqa: RUF012
 
     def __post_init__(self) -> None:

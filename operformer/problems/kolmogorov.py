@@ -44,6 +44,7 @@ class Kolmogorov(Problem):
 
     input_names = ("vorticity_0",)
     bounds = TORUS
+    boundary = "periodic"
     block = {"cpu": 4, "cuda": 512}  # noqa: RUF012
 
     def __post_init__(self) -> None:
@@ -62,6 +63,11 @@ class Kolmogorov(Problem):
     def output_names(self) -> tuple[str, ...]:
         """The vorticity at each later moment."""
         return tuple(f"vorticity_{moment}" for moment in range(1, self.moments + 1))
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """T, T + dt, ..., T + moments dt."""
+        return tuple(self.start + moment * self.lead for moment in range(self.moments + 1))
 
     @property
     def measure(self) -> GaussianMeasure:

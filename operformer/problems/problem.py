@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, overload
+from typing import ClassVar, Literal, Protocol, overload
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ from torch import Tensor
 from operformer.domain import Grid
 from operformer.domain.box import Bounds
 from operformer.errors import UsageError
+
+Boundary = Literal["open", "wall", "periodic"]
 
 
 class Pairs(Protocol):
@@ -92,6 +94,8 @@ class Problem(ABC):
     Subclasses are frozen dataclasses whose fields are the constants of the law; they never know the network.
     """
 
+    # What holds at the edge of D, in The Well's words.
+    boundary: ClassVar[Boundary] = "open"
     # How many draws are solved together, by the type of device. It bounds the memory, and a draw's last digits may
     # depend on its company: the blocks begin at the first draw asked for.
     block: ClassVar[Mapping[str, int]] = {"cpu": 4096, "cuda": 65536}
@@ -105,6 +109,11 @@ class Problem(ABC):
     @abstractmethod
     def output_names(self) -> tuple[str, ...]:
         """The names of z's components."""
+
+    @property
+    def times(self) -> tuple[float, ...] | None:
+        """If u and the channels of z are one field at several times, these times."""
+        return None
 
     @property
     @abstractmethod
