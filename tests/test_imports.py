@@ -22,6 +22,7 @@ LAYERS = [
     {"experiments"},
     {"run"},
     {"report"},
+    {"commands"},
     {"cli"},
 ]
 HEAVY = ("matplotlib", "lightning_fabric", "cyclopts", "jinja2", "h5py", "scipy.io")

@@ -13,11 +13,11 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 
-from operformer.data.manifest import MANIFEST, GridRecord, Header, Manifest, ShardRecord, decode, encode
+from operformer.data.manifest import MANIFEST, GridRecord, Header, Manifest, ShardRecord, decode, encode, header_of
 from operformer.data.shard import Fields
 from operformer.data.shard import encode as encode_shard
 from operformer.data.store import checksum
@@ -72,25 +72,44 @@ class Share:
 _ALONE = Share()
 
 
-def _say_nothing(count: int) -> None:
-    """Progress that nobody wants to hear of."""
+class Progress(Protocol):
+    """Who hears of the progress: pairs that were there already, and every few that are made."""
+
+    def found(self, count: int) -> None: ...  # noqa: D102
+
+    def __call__(self, count: int) -> None: ...
+
+
+class Silence:
+    """A progress that nobody hears of."""
+
+    def found(self, count: int) -> None:
+        """So many were there already."""
+
+    def __call__(self, count: int) -> None:
+        pass
+
+
+_SILENCE = Silence()
 
 
 def generate(
-    problem: Problem, draw: Draw, folder: str | Path, share: Share = _ALONE, report: Report = _say_nothing
+    problem: Problem, draw: Draw, folder: str | Path, share: Share = _ALONE, report: Progress = _SILENCE
 ) -> bool:
     """Make the set in the folder, or this process's share of it; True if the set is whole now.
 
-    What is there already is compared with its checksum and not made again. ``report`` hears of so many more pairs.
+    What is there already is compared with its checksum and not made again. ``report`` hears of the progress.
     """
     folder = Path(folder)
     header = make_header(problem, draw)
     remove_abandoned(folder)
     claim(folder, header)
     mine = range(share.part, header.n_shards, share.parts)
-    todo = [index for index in mine if not _is_made(folder, header, index)]
-    _check_space(folder, header, len(todo))
-    report(sum(stop - start for start, stop in (header.shard_range(index) for index in mine if index not in todo)))
+    todo = [index for index in mine if not is_made(folder, index)]
+    check_space(folder, header, len(todo))
+    report.found(
+        sum(stop - start for start, stop in (header.shard_range(index) for index in mine if index not in todo))
+    )
     work = [_Work(problem, draw, header, index, folder, share.device) for index in todo]
     if share.workers == 1 or share.device == "cuda" or len(work) < 2:
         for one in work:
@@ -107,8 +126,12 @@ def make_header(problem: Problem, draw: Draw) -> Header:
     fields = Fields(problem.input_names, problem.output_names, problem.times, problem.boundary, constants)
     origin = {"problem": describe(problem), "resolution": draw.resolution, "seed": draw.seed, "first": draw.first}
     header = Header(type(problem).__name__, json.loads(json.dumps(origin)), draw.count, 1, draw.dtype, grid, fields)
-    per_shard = draw.per_shard or max(1, min(SHARD_PAIRS, SHARD_BYTES // header.bytes_per_pair))
-    return replace(header, per_shard=per_shard)
+    return pairs_per_shard(header, draw.per_shard)
+
+
+def pairs_per_shard(header: Header, given: int | None = None) -> Header:
+    """The header with so many pairs in a shard, or as many as make a file of a size that is easily moved."""
+    return replace(header, per_shard=given or max(1, min(SHARD_PAIRS, SHARD_BYTES // header.bytes_per_pair)))
 
 
 @dataclass(frozen=True)
@@ -184,7 +207,13 @@ def claim(folder: Path, header: Header) -> None:
     write_bytes(folder / UNFINISHED, encode({"header": asdict(header)}))
 
 
-def _is_made(folder: Path, header: Header, index: int) -> bool:
+def shards_made(folder: Path) -> tuple[int, int]:
+    """How many shards of an unfinished set are there, and how many it will have."""
+    total = header_of(decode(folder / UNFINISHED)["header"]).n_shards
+    return sum(_record_path(folder, index).is_file() for index in range(total)), total
+
+
+def is_made(folder: Path, index: int) -> bool:
     """Whether a shard is there and what its record, or the manifest, says it is."""
     path = folder / shard_name(index)
     if not path.is_file():
@@ -208,7 +237,7 @@ def finish(folder: Path, header: Header, made: Sequence[int]) -> bool:
     everyone = range(header.n_shards)
     if (folder / MANIFEST).is_file():
         for index in made:
-            if not _is_made(folder, header, index):
+            if not is_made(folder, index):
                 raise DataError(
                     f"{folder / shard_name(index)}, made again, is not what the manifest says: the set comes from "
                     "another kind of machine; make it anew in another folder"
@@ -225,7 +254,7 @@ def finish(folder: Path, header: Header, made: Sequence[int]) -> bool:
     return True
 
 
-def _check_space(folder: Path, header: Header, shards: int) -> None:
+def check_space(folder: Path, header: Header, shards: int) -> None:
     """Refuse to begin what the disk cannot hold."""
     need = shards * (header.per_shard * header.bytes_per_pair + 2**16)
     free = shutil.disk_usage(folder).free

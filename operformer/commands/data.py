@@ -1,0 +1,237 @@
+"""Commands about data: generate, import, inspect."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from operformer.errors import UsageError
+
+if TYPE_CHECKING:
+    from operformer.problems import Problem
+
+console = Console(highlight=False, markup=False)
+Constant = Annotated[str, Parameter(help="Changed constants of the law, such as tau=3 n_modes=256.")]
+
+
+def generate(
+    problem: str,
+    *constants: Constant,
+    samples: int,
+    resolution: int,
+    out: Path,
+    seed: int = 0,
+    first: int = 0,
+    workers: int | None = None,
+    device: Literal["cpu", "cuda"] = "cpu",
+    dtype: Literal["float32", "float64"] = "float32",
+    per_shard: int | None = None,
+    part: int | None = None,
+    parts: int | None = None,
+) -> None:
+    """Draw pairs of a problem into a folder; the same command again goes on, or mends damaged files.
+
+    Files are the same bytes for every number of workers, and when several machines share the work: torchrun's and a
+    SLURM array's variables are understood, or give --part and --parts.
+
+    Parameters
+    ----------
+    problem
+        lorenz-y, lorenz-yz, controlled-ode, darcy-lognormal, darcy-piecewise, darcy-li or kolmogorov.
+    samples
+        How many pairs.
+    resolution
+        Points along each axis; time steps for problems in time.
+    out
+        The folder of the set.
+    seed
+        The same seed is the same draw at every resolution.
+    first
+        The first pair of the draw; test pairs begin where training pairs end.
+    workers
+        Processes on the CPU; as many as cores if not given.
+    device
+        Where to compute.
+    dtype
+        How values are stored; they are computed in float64.
+    per_shard
+        Pairs in a file; as many as fit into 64 MiB, at most 256, if not given.
+    part
+        Which part of the files this process makes, from 0.
+    parts
+        How many parts there are.
+    """
+    from operformer.data.generation import Draw, Share, make_header
+    from operformer.data.generation import generate as make
+    from operformer.data.progress import GenerationDisplay
+    from operformer.problems.catalogue import LAWS
+    from operformer.settings import choose
+
+    chosen = _changed(choose(LAWS, problem, "the problem"), constants)
+    draw = Draw(samples, resolution, seed, first, dtype, per_shard)
+    share = Share(*_part(part, parts), workers or _cores(), device)
+    header = make_header(chosen, draw)
+    mine = range(share.part, header.n_shards, share.parts)
+    total = sum(stop - start for start, stop in map(header.shard_range, mine))
+    with GenerationDisplay(problem, total, console) as display:
+        is_whole = make(chosen, draw, out, share, display)
+    if is_whole:
+        console.print(f"generated: {out}; next: operformer inspect {out}", soft_wrap=True)
+    else:
+        console.print(
+            f"part {share.part} of {share.parts} is done; the set is whole when all parts are", soft_wrap=True
+        )
+
+
+def import_(
+    path: Path,
+    *,
+    out: Path,
+    u: tuple[str, ...] = (),
+    z: tuple[str, ...] = (),
+    layout: str | None = None,
+    grid: Literal["nodes", "cells", "periodic"] | None = None,
+    bounds: tuple[float, ...] = (),
+    steps: tuple[int, int] | None = None,
+    lead: int | None = None,
+) -> None:
+    """Keep pairs of your own as a set: .npz, .npy, HDF5, MATLAB, PDEBench, The Well, torch.save's .pt.
+
+    Parameters
+    ----------
+    path
+        The file, or a folder of The Well's files.
+    out
+        The folder of the set.
+    u
+        The names of the input's arrays; more than one become channels.
+    z
+        The names of the output's arrays; for .npy, the file of the outputs.
+    layout
+        What the axes are, such as "b x y c": b samples, t time, c channels, x y z space, n scattered points.
+    grid
+        Where the values are known, if the file has no coordinates.
+    bounds
+        Lower and upper end of each axis, such as --bounds 0 1 0 2.
+    steps
+        Which time steps are u and z.
+    lead
+        Pair every time step with the one so much later.
+    """
+    from operformer.data.importing import store
+    from operformer.data.reading import read
+    from operformer.data.summary import summarise
+
+    if len(bounds) % 2:
+        raise UsageError(f"bounds are pairs of numbers, a lower and an upper end for each axis: got {len(bounds)}")
+    box = list(zip(bounds[::2], bounds[1::2], strict=True)) or None
+    names = (list(u) or None, (z[0] if len(z) == 1 else list(z)) or None)
+    samples = read(path, *names, layout=layout, steps=steps, lead=lead, grid=grid, bounds=box)
+    options = {"u": u, "z": z, "layout": layout, "grid": grid, "bounds": bounds, "steps": steps, "lead": lead}
+    store(
+        samples, out, path.stem or "imported", {"file": path.name, "options": {k: v for k, v in options.items() if v}}
+    )
+    for line in summarise(samples).lines():
+        console.print(line, soft_wrap=True)
+    console.print(f"imported: {out}; next: operformer inspect {out}", soft_wrap=True)
+
+
+def inspect(path: Path, *, figure: Path | None = None) -> None:
+    """What a set is: its law, shapes, ranges and checksums, and a picture of its first pairs.
+
+    Parameters
+    ----------
+    path
+        The folder of a set, or a file that could be imported.
+    figure
+        Where to draw the first pairs; thumbnail.png in the set's folder if not given, nothing for a file.
+    """
+    from operformer.data.manifest import MANIFEST
+    from operformer.data.reading import read
+    from operformer.data.store import open_pairs
+    from operformer.data.summary import summarise
+    from operformer.report.thumbnails import write_thumbnails
+
+    if (path / MANIFEST).is_file():
+        stored = open_pairs(path)
+        stored.verify()
+        for line in _origin(stored.manifest.header.origin):
+            console.print(line, soft_wrap=True)
+        shards, size = stored.manifest.shards, sum(shard.bytes for shard in stored.manifest.shards)
+        console.print(f"{len(shards)} files of {size / 2**20:.1f} MiB in all, every checksum is right")
+        for check in shards[0].checks:
+            console.print(f"worst {check} {max(shard.checks[check] for shard in shards):.1e}")
+        pairs, figure = stored, figure or path / "thumbnail.png"
+    else:
+        _refuse_unfinished(path)
+        pairs = read(path)
+    for line in summarise(pairs).lines():
+        console.print(line, soft_wrap=True)
+    if figure is not None:
+        write_thumbnails(next(iter(pairs.blocks(4))), figure)
+        console.print(f"figure: {figure}", soft_wrap=True)
+
+
+def _changed(law: Problem, constants: tuple[str, ...]) -> Problem:
+    """The law with some of its constants changed."""
+    from operformer.problems.catalogue import describe, problem_of
+
+    values: dict[str, Any] = describe(law)
+    for constant in constants:
+        name, equals, text = constant.partition("=")
+        if not (equals and text) or name == "name":
+            raise UsageError(f"a changed constant is name=value, such as tau=3: got {constant!r}")
+        try:
+            values[name] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            values[name] = text
+    return problem_of(values)
+
+
+def _part(part: int | None, parts: int | None) -> tuple[int, int]:
+    """Which share is this process's: as given, or as torchrun or a SLURM array says."""
+    if (part is None) != (parts is None):
+        raise UsageError("--part and --parts go together; give both or neither")
+    if part is not None and parts is not None:
+        return part, parts
+    for index, number, lowest in (
+        ("RANK", "WORLD_SIZE", None),
+        ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"),
+    ):
+        if index in os.environ and number in os.environ:
+            try:
+                return int(os.environ[index]) - int(os.environ.get(lowest or "", "0")), int(os.environ[number])
+            except ValueError:
+                raise UsageError(f"{index} and {number} must be numbers: got {os.environ[index]!r}") from None
+    return 0, 1
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _origin(origin: Mapping[str, Any]) -> list[str]:
+    """Where a set comes from, in words."""
+    if "problem" not in origin:
+        options = ", ".join(f"{name}={value}" for name, value in origin.get("options", {}).items())
+        return [f"imported from {origin.get('file')}{f' with {options}' if options else ''}"]
+    law = dict(origin["problem"])
+    name = law.pop("name")
+    return [
+        f"{name}({', '.join(f'{key}={value!r}' for key, value in law.items())})",
+        f"resolution {origin['resolution']}, seed {origin['seed']}, from pair {origin['first']} on",
+    ]
+
+
+def _refuse_unfinished(path: Path) -> None:
+    from operformer.data.generation import UNFINISHED, shards_made
+
+    if (path / UNFINISHED).is_file():
+        made, total = shards_made(path)
+        raise UsageError(f"{path} is unfinished: {made} of {total} files are made; run the command that makes it again")
