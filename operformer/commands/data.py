@@ -14,7 +14,7 @@ from rich.console import Console
 from operformer.errors import UsageError
 
 if TYPE_CHECKING:
-    from operformer.problems import Problem
+    from operformer.problems import Pairs, Problem
 
 console = Console(highlight=False, markup=False)
 Constant = Annotated[str, Parameter(help="Changed constants of the law, such as tau=3 n_modes=256.")]
@@ -78,15 +78,13 @@ def generate(
     share = Share(*_part(part, parts), workers or _cores(), device)
     header = make_header(chosen, draw)
     mine = range(share.part, header.n_shards, share.parts)
-    total = sum(stop - start for start, stop in map(header.shard_range, mine))
+    total = sum(map(header.pairs_in, mine))
     with GenerationDisplay(problem, total, console) as display:
         is_whole = make(chosen, draw, out, share, display)
     if is_whole:
         console.print(f"generated: {out}; next: operformer inspect {out}", soft_wrap=True)
     else:
-        console.print(
-            f"part {share.part} of {share.parts} is done; the set is whole when all parts are", soft_wrap=True
-        )
+        console.print(f"part {share.part} of {share.parts} is done; the set is whole when all are", soft_wrap=True)
 
 
 def import_(
@@ -134,9 +132,8 @@ def import_(
     names = (list(u) or None, (z[0] if len(z) == 1 else list(z)) or None)
     samples = read(path, *names, layout=layout, steps=steps, lead=lead, grid=grid, bounds=box)
     options = {"u": u, "z": z, "layout": layout, "grid": grid, "bounds": bounds, "steps": steps, "lead": lead}
-    store(
-        samples, out, path.stem or "imported", {"file": path.name, "options": {k: v for k, v in options.items() if v}}
-    )
+    origin = {"file": path.name, "options": {name: value for name, value in options.items() if value}}
+    store(samples, out, path.stem or "imported", origin)
     for line in summarise(samples).lines():
         console.print(line, soft_wrap=True)
     console.print(f"imported: {out}; next: operformer inspect {out}", soft_wrap=True)
@@ -167,7 +164,8 @@ def inspect(path: Path, *, figure: Path | None = None) -> None:
         console.print(f"{len(shards)} files of {size / 2**20:.1f} MiB in all, every checksum is right")
         for check in shards[0].checks:
             console.print(f"worst {check} {max(shard.checks[check] for shard in shards):.1e}")
-        pairs, figure = stored, figure or path / "thumbnail.png"
+        pairs: Pairs = stored
+        figure = figure or path / "thumbnail.png"
     else:
         _refuse_unfinished(path)
         pairs = read(path)

@@ -75,9 +75,11 @@ _ALONE = Share()
 class Progress(Protocol):
     """Who hears of the progress: pairs that were there already, and every few that are made."""
 
-    def found(self, count: int) -> None: ...  # noqa: D102
+    def found(self, count: int) -> None:
+        """So many were there already."""
 
-    def __call__(self, count: int) -> None: ...
+    def __call__(self, count: int) -> None:
+        """So many more are made."""
 
 
 class Silence:
@@ -87,7 +89,7 @@ class Silence:
         """So many were there already."""
 
     def __call__(self, count: int) -> None:
-        pass
+        """So many more are made."""
 
 
 _SILENCE = Silence()
@@ -107,9 +109,7 @@ def generate(
     mine = range(share.part, header.n_shards, share.parts)
     todo = [index for index in mine if not is_made(folder, index)]
     check_space(folder, header, len(todo))
-    report.found(
-        sum(stop - start for start, stop in (header.shard_range(index) for index in mine if index not in todo))
-    )
+    report.found(sum(header.pairs_in(index) for index in mine if index not in todo))
     work = [_Work(problem, draw, header, index, folder, share.device) for index in todo]
     if share.workers == 1 or share.device == "cuda" or len(work) < 2:
         for one in work:

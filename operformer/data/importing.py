@@ -11,7 +11,7 @@ from operformer.data.generation import check_space, claim, finish, is_made, pair
 from operformer.data.manifest import GridRecord, Header
 from operformer.data.shard import Fields
 from operformer.files import remove_abandoned
-from operformer.problems import Samples
+from operformer.problems.problem import Boundary, Samples
 
 
 def store(samples: Samples, folder: str | Path, title: str, origin: Mapping[str, Any]) -> None:
@@ -34,9 +34,8 @@ def _header(samples: Samples, title: str, origin: Mapping[str, Any]) -> Header:
         for name, channels in zip("uz", samples.channels, strict=True)
     )
     dtype = str(samples.u.dtype).removeprefix("torch.")
-    boundary = "periodic" if samples.grid.kind == "periodic" else "open"
+    boundary: Boundary = "periodic" if samples.grid.kind == "periodic" else "open"
     record = GridRecord.of(samples.grid)
     plain = json.loads(json.dumps(dict(origin)))
-    return pairs_per_shard(
-        Header(title, plain, len(samples), 1, dtype, record, Fields(inputs, outputs, None, boundary))
-    )
+    fields = Fields(inputs, outputs, None, boundary)
+    return pairs_per_shard(Header(title, plain, len(samples), 1, dtype, record, fields))

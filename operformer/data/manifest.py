@@ -62,6 +62,11 @@ class Header:
         channels = len(self.fields.inputs) + len(self.fields.outputs)
         return channels * prod(self.grid.shape) * (4 if self.dtype == "float32" else 8)
 
+    def pairs_in(self, index: int) -> int:
+        """How many pairs a shard holds."""
+        start, stop = self.shard_range(index)
+        return stop - start
+
     def shard_range(self, index: int) -> tuple[int, int]:
         """The pairs of a shard: first and one past the last."""
         return index * self.per_shard, min(self.count, (index + 1) * self.per_shard)

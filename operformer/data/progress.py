@@ -45,6 +45,7 @@ class GenerationDisplay:
         self._bar.update(self._task, completed=self._found)
 
     def __call__(self, count: int) -> None:
+        """So many more are made."""
         self._done += count
         rate = f"{self._done / max(time.monotonic() - self._started, 1e-9):.3g} pairs/s"
         self._bar.update(self._task, completed=self._found + self._done, rate=rate)
