@@ -15,6 +15,7 @@ import numpy as np
 from operformer.errors import DataError, OperformerError, ResourceError
 
 UniformKind = Literal["nodes", "cells", "periodic"]
+KINDS: tuple[UniformKind, ...] = ("nodes", "cells", "periodic")
 PAIRS = (("u", "z"), ("x", "y"), ("input", "output"), ("inputs", "outputs"), ("a", "u"), ("coeff", "sol"))
 # The most that deflate can pack into one byte; what claims to be larger than that is no data.
 LARGEST_RATIO = 1032
@@ -40,7 +41,7 @@ class Contents:
 
     ``refused`` says of the others why they are not read. ``u``, ``z``, ``layouts``, ``axes`` and ``kinds`` are what the
     format itself knows: the arrays of input and output, the axes of each array (one letter each), coordinates along
-    each axis of space and their kind.
+    each axis of space and the kinds they may be of.
     """
 
     path: Path
@@ -50,7 +51,7 @@ class Contents:
     z: tuple[str, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
     axes: Mapping[str, np.ndarray] = field(default_factory=dict)
-    kinds: Mapping[str, UniformKind] = field(default_factory=dict)
+    kinds: Mapping[str, tuple[UniformKind, ...]] = field(default_factory=dict)
     kind: UniformKind = "nodes"
 
     def array(self, name: str) -> Array:

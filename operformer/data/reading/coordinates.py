@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isclose, pi
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from operformer.data.reading.contents import Contents, UniformKind, shown
+from operformer.data.reading.contents import KINDS, Contents, UniformKind, shown
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
 from operformer.errors import DataError, UsageError
@@ -29,13 +30,16 @@ EQUISPACED = 1e-3  # of a step: coordinates are often float32
 
 
 def find_axes(contents: Contents, taken: set[str]) -> dict[str, np.ndarray]:
-    """The coordinates along x, y and z that a file has under one of the usual names; a lone t is the axis x."""
+    """The coordinates along x, y and z that a file has under one of the usual names."""
     if contents.axes:
         return dict(contents.axes)
     found = {letter: values for letter in "xyz" if (values := _named(contents, letter, taken)) is not None}
-    if not found and (times := _named(contents, "t", taken)) is not None:
-        return {"x": times}
     return found if "x" in found else {}
+
+
+def find_times(contents: Contents, taken: set[str]) -> np.ndarray | None:
+    """The times of a file that knows no other coordinates: those of functions of time."""
+    return _named(contents, "t", taken)
 
 
 def find_points(contents: Contents, taken: set[str]) -> np.ndarray | None:
@@ -50,7 +54,7 @@ def find_points(contents: Contents, taken: set[str]) -> np.ndarray | None:
 
 def grid_of_axes(
     axes: dict[str, np.ndarray],
-    kinds: dict[str, UniformKind],
+    kinds: Mapping[str, tuple[UniformKind, ...]],
     kind: UniformKind | None,
     bounds: GivenBounds | None,
     path: Path,
@@ -61,9 +65,9 @@ def grid_of_axes(
     recognised = []
     for k, (letter, values) in enumerate(axes.items()):
         _check(values, letter, path)
-        wanted = kind or kinds.get(letter)
+        allowed = kinds.get(letter, KINDS) if kind is None else (kind,)
         ends = None if bounds is None else (float(bounds[k][0]), float(bounds[k][1]))
-        one = _recognise(values, wanted, ends)
+        one = _recognise(values, allowed, ends)
         if one is None and (kind is not None or bounds is not None):
             what = f"{kind or 'equispaced points'} of {list(ends)}" if ends else f"equispaced {kind}"
             raise DataError(
@@ -130,11 +134,11 @@ def _check(values: np.ndarray, letter: str, path: Path) -> None:
 
 
 def _recognise(
-    values: np.ndarray, wanted: UniformKind | None, ends: tuple[float, float] | None
+    values: np.ndarray, allowed: tuple[UniformKind, ...], ends: tuple[float, float] | None
 ) -> tuple[UniformKind, float, float] | None:
     """The kind and the bounds of equispaced values: the first whose bounds are those given, or are round numbers.
 
-    None if they are not equispaced, run downwards, or are not as wanted.
+    None if they are not equispaced, run downwards, or have other bounds; without round ones it is the first allowed.
     """
     n, step = len(values), float(values[-1] - values[0]) / (len(values) - 1)
     even = values[0] + step * np.arange(n)
@@ -147,18 +151,15 @@ def _recognise(
         "periodic": (first, last + step),
     }
     slack = 2 * EQUISPACED * step
-    for kind, (lower, upper) in options.items():
-        if wanted is not None and kind != wanted:
-            continue
+    for kind in allowed:
+        lower, upper = options[kind]
         if ends is None:
             below, above = _round(lower, slack), _round(upper, slack)
             if below is not None and above is not None:
                 return kind, below, above
         elif isclose(lower, ends[0], abs_tol=slack) and isclose(upper, ends[1], abs_tol=slack):
             return kind, *ends
-    if ends is not None:
-        return None
-    return (wanted or "nodes"), *options[wanted or "nodes"]
+    return (allowed[0], *options[allowed[0]]) if ends is None else None
 
 
 def _round(value: float, slack: float) -> float | None:

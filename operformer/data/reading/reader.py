@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from operformer.data.reading.contents import Array, Contents, UniformKind, check_memory, shown
-from operformer.data.reading.coordinates import find_axes, find_points, grid_of_axes, grid_of_points
-from operformer.data.reading.layout import Layout, as_floats, channels_first, inferred, parse, sizes, space_of
+from operformer.data.reading.coordinates import find_axes, find_points, find_times, grid_of_axes, grid_of_points
+from operformer.data.reading.layout import Layout, as_floats, channels_first, fits, inferred, parse, sizes, space_of
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
 from operformer.errors import DataError, UsageError
@@ -116,7 +116,7 @@ class _Options:
         for letter in space:
             if extent[letter] < 2:
                 raise DataError(f"{contents.path} has one point along {letter}; a function needs at least two")
-        grid = self._grid(contents, {letter: extent[letter] for letter in space}, set(arrays))
+        grid = self._grid(contents, {letter: extent[letter] for letter in space}, set(arrays), "t" in letters)
         fields = [[_Field(arrays[key[1]], one) for key, one in layouts.items() if key[0] == k] for k in (0, 1)]
         return _Selection(contents.path, fields[0], fields[1], space, extent, self._times(extent), grid)
 
@@ -150,21 +150,25 @@ class _Options:
                     f"{contents.path}: {shown(name)} has shape {shape}; samples of functions have at least two axes"
                 )
         dim = None if self.bounds is None else len(self.bounds)
-        letters = inferred(shapes, self._space(contents, set(arrays)), dim)
+        letters = inferred(shapes, self._space(contents, shapes), dim)
         return {(k, name): letters[name] for k, name in keys}
 
-    def _space(self, contents: Contents, taken: set[str]) -> dict[str, int] | None:
+    def _space(self, contents: Contents, shapes: dict[str, tuple[int, ...]]) -> dict[str, int] | None:
         """How many points there are along each axis, if a grid or coordinates tell."""
         if isinstance(self.grid, Grid):
             letters = ("n",) if self.grid.axes is None else "xyz"
             return dict(zip(letters, self.grid.shape, strict=False))
-        axes = find_axes(contents, taken)
+        axes = find_axes(contents, set(shapes))
         if axes:
             return {letter: len(values) for letter, values in axes.items()}
-        points = find_points(contents, taken)
-        return None if points is None else {"n": len(points)}
+        points = find_points(contents, set(shapes))
+        if points is not None:
+            return {"n": len(points)}
+        times = find_times(contents, set(shapes))
+        line = None if times is None else {"x": len(times)}
+        return line if line and fits(shapes, line) else None
 
-    def _grid(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> Grid:
+    def _grid(self, contents: Contents, extent: dict[str, int], taken: set[str], has_time: bool) -> Grid:
         """Where the values are known: what the user says, else the coordinates of the file, else a unit cube."""
         shape = tuple(extent.values())
         if isinstance(self.grid, Grid):
@@ -178,6 +182,9 @@ class _Options:
                 raise DataError(f"{contents.path} has {held} for {shape[0]} scattered values; give a Grid.scattered")
             return grid_of_points(points, self.bounds, contents.path)
         axes = find_axes(contents, taken)
+        times = None if axes or has_time or tuple(extent) != ("x",) else find_times(contents, taken)
+        if times is not None and len(times) == shape[0]:
+            axes = {"x": times}
         if not axes:
             return Grid.uniform(shape, self.bounds, self.grid or contents.kind)
         for letter, n in extent.items():
@@ -185,7 +192,7 @@ class _Options:
                 known = len(axes[letter]) if letter in axes else "no"
                 raise DataError(f"{contents.path} has {known} coordinates of {letter} for {n} values; give a Grid")
         ordered = {letter: axes[letter] for letter in extent}
-        return grid_of_axes(ordered, dict(contents.kinds), self.grid, self.bounds, contents.path)
+        return grid_of_axes(ordered, contents.kinds, self.grid, self.bounds, contents.path)
 
     def _times(self, extent: dict[str, int]) -> tuple[range, range]:
         """The steps at which u is taken and, one for each, those at which z is."""

@@ -36,7 +36,8 @@ def well_contents(file: Contents, groups: Any) -> Contents | None:
     u = (*changing, *(name for name in arrays if name not in changing))
     axes = {letter: _axis(file, dim) for dim, letter in letters.items()}
     periodic = _periodic(groups)
-    kinds: dict[str, UniformKind] = {letter: "periodic" for dim, letter in letters.items() if dim in periodic}
+    walls: tuple[UniformKind, ...] = ("nodes", "cells")
+    kinds = {letter: (("periodic",) if dim in periodic else walls) for dim, letter in letters.items()}
     return Contents(file.path, {**arrays, **file.arrays}, file.refused, u, changing, layouts, axes, kinds)
 
 
