@@ -104,13 +104,12 @@ def why_too_large(shape: tuple[int, ...], dtype: np.dtype[Any], stored: int, is_
 
 
 def check_memory(need: int, path: Path) -> None:
-    """Refuse to read what does not fit."""
-    pages = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
-    free = os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
-    if need > free:
+    """Refuse to read what cannot fit."""
+    there_is = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else need
+    if need > there_is:
         raise ResourceError(
-            f"reading {path} needs {need / 2**30:.1f} GiB of memory and {free / 2**30:.1f} are free; read a part of it "
-            "with first= and count="
+            f"reading {path} needs {need / 2**30:.1f} GiB of memory, and there are {there_is / 2**30:.1f}; read a part "
+            "of it with first= and count="
         )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import operformer
 from operformer import Grid
-from operformer.errors import DataError
+from operformer.errors import DataError, ResourceError
 
 PACKED = [
     {},
@@ -54,6 +54,15 @@ def test_a_folder_of_files_is_read_in_order(numbered, tmp_path):
         for count in range(1, 6 - first):
             part = operformer.read(tmp_path, first=first, count=count)
             np.testing.assert_array_equal(part.u, u[first : first + count])
+
+
+def test_what_cannot_fit_into_memory_is_not_tried(tmp_path, monkeypatch):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["u"] = file["z"] = np.ones((50, 1000), np.float32)
+    monkeypatch.setattr("os.sysconf", lambda name: 10 if name == "SC_PHYS_PAGES" else 4096)
+    with pytest.raises(ResourceError, match="read a part of it with first= and count="):
+        operformer.read(tmp_path / "a.h5")
+    assert len(operformer.read(tmp_path / "a.h5", first=7, count=5)) == 5
 
 
 def test_a_group_that_holds_itself_is_walked_once(tmp_path):
