@@ -135,6 +135,11 @@ def npy_claims_more_than_any_integer(folder):
 
 
 @case
+def npy_claims_a_number_of_a_thousand_digits(folder):
+    return npy_pair(folder, npy(described((10**1000, 10**1000, 1))))
+
+
+@case
 def npy_negative_shape(folder):
     return npy_pair(folder, npy(described((-5, -7, 11)), b"\0" * 4 * 385))
 
@@ -571,6 +576,18 @@ def pt_cut_in_a_text(folder):
 @case
 def pt_with_a_pickle_of_many_megabytes(folder):
     return pt(folder, b"\x80\x02" + b"N0" * 2**22 + b".")
+
+
+@case
+def pt_with_as_many_opcodes_as_fit(folder):
+    return pt(folder, b"\x80\x02" + b"N" * (2**20 - 3) + b".")
+
+
+@case
+def pt_of_enormous_size(folder):
+    enormous = b"(" + b"\x8a\xff" + b"\x7f" * 255 + b"K\x07K\x0bt"
+    arguments = storage() + number(0) + enormous + several(77, 11, 1) + b"\x89"
+    return pt(folder, tensors(b"ctorch._utils\n_rebuild_tensor_v2\n(" + arguments + b"ccollections\nOrderedDict\n)RtR"))
 
 
 @case

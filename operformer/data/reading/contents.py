@@ -69,8 +69,12 @@ class Contents:
         """The arrays of u and of z: those that the format knows, else the only two with names that say so."""
         if self.u and self.z:
             return self.u, self.z
-        known = {name for name, array in self.arrays.items() if len(array.shape) > 1} | set(self.refused)
-        found = [pair for pair in PAIRS if known.issuperset(pair)]
+        found: list[tuple[str, str]] = []
+        for n_axes in (2, 1):  # what varies along one axis is rather a coordinate, which MATLAB stores as (1, n)
+            if not found:
+                shapes = {name: [n for n in array.shape if n != 1] for name, array in self.arrays.items()}
+                known = {name for name in shapes if len(shapes[name]) >= n_axes and len(self.arrays[name].shape) > 1}
+                found = [pair for pair in PAIRS if (known | set(self.refused)).issuperset(pair)]
         if len(found) != 1:
             raise DataError(
                 f"{self.path} does not say which arrays are the input u and the output z: it holds {self.described()}; "
@@ -99,7 +103,8 @@ def why_too_large(shape: tuple[int, ...], dtype: np.dtype[Any], stored: int, is_
     """Why the shape cannot be true of an array that takes so many bytes in its file, if it cannot."""
     claimed = prod(shape) * dtype.itemsize
     if min(shape, default=1) < 0 or claimed > stored * (LARGEST_RATIO if is_packed else 1):
-        return f"claims the shape {shape}, more than the {stored} bytes stored can hold; the file is damaged"
+        size = shown(str(shape), quoted=False)
+        return f"claims the shape {size}, more than the {stored} bytes stored can hold; the file is damaged"
     return None
 
 

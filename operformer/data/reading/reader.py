@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -50,34 +49,56 @@ def read(
 
     Floats keep their precision and u and z get the wider of both; everything else becomes float32.
     """
-    if first < 0 or (count is not None and count < 1):
-        raise UsageError(f"first must not be negative and count at least 1: got {first} and {count}")
+    parts = list(read_blocks(path, None, u, z, layout, steps, lead, grid, bounds, first, count))
+    if len(parts) == 1:
+        return parts[0]
+    return Samples(torch.cat([part.u for part in parts]), torch.cat([part.z for part in parts]), parts[0].grid)
+
+
+def read_blocks(
+    path: str | Path,
+    block: int | None,
+    u: str | Sequence[str] | None = None,
+    z: str | Path | Sequence[str] | None = None,
+    layout: str | tuple[str, str] | None = None,
+    steps: tuple[int, int] | None = None,
+    lead: int | None = None,
+    grid: Grid | UniformKind | None = None,
+    bounds: GivenBounds | None = None,
+    first: int = 0,
+    count: int | None = None,
+) -> Iterator[Samples]:
+    """What `read` reads, at most ``block`` pairs at a time, so that the whole need not fit into memory."""
+    if first < 0 or (count is not None and count < 1) or (block is not None and block < 1):
+        raise UsageError(f"first must not be negative, count and block at least 1: got {first}, {count} and {block}")
     files = _files(Path(path))
     is_npy = _start(files[0]).startswith(NPY)  # z is then no name but a file
     outputs = _outputs(files[0], z) if is_npy else None
     names = names_of(u, "u"), names_of(None if is_npy else z, "z")
     options = Options(*names, layouts_of(layout), steps, lead, grid, bounds)
-    parts: list[Samples] = []
     passed = 0
+    before: tuple[Grid, tuple[int, int]] | None = None
     for file in files:
         with _open(file, outputs) as contents:
             selection = options.select(contents)
             begin = max(0, first - passed)
             end = selection.count if count is None else min(selection.count, first + count - passed)
+            for start in range(begin, end, block or selection.count):
+                part = selection.read(start, min(end, start + (block or end)))
+                if before is not None and not _are_alike(*before, part.grid, part.channels):
+                    raise DataError(f"{file} differs from the file before it in its channels or grid; read them apart")
+                before = part.grid, part.channels
+                yield part
             passed += selection.count
-            if begin < end:
-                parts.append(selection.read(begin, end))
         if count is not None and passed >= first + count:
             break
     if passed < first + (count or 1):
         raise UsageError(f"first and count ask for pairs {first} to {first + (count or 1) - 1}: {path} holds {passed}")
-    for (one, other), name in zip(pairwise(parts), files[1:], strict=False):
-        same = one.channels == other.channels and one.grid.points.shape == other.grid.points.shape
-        if not same or not torch.equal(one.grid.points, other.grid.points):
-            raise DataError(f"{name} differs from the file before it in its channels or its grid; read them apart")
-    if len(parts) == 1:
-        return parts[0]
-    return Samples(torch.cat([part.u for part in parts]), torch.cat([part.z for part in parts]), parts[0].grid)
+
+
+def _are_alike(grid: Grid, channels: tuple[int, int], other: Grid, others: tuple[int, int]) -> bool:
+    """Whether the pairs of two files go together."""
+    return channels == others and (grid is other or torch.equal(grid.points, other.points))
 
 
 def _files(path: Path) -> list[Path]:

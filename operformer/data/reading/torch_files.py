@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import torch
 from operformer.data.reading.contents import LARGEST_RATIO, Array, Contents, refusing_damage, shown
 from operformer.errors import DataError
 
-LONGEST_PICKLE = 4 * 2**20
+LONGEST_PICKLE = 2**20  # some thousand tensors
 _STORAGES = {
     "DoubleStorage": torch.float64,
     "FloatStorage": torch.float32,
@@ -118,9 +119,13 @@ class _Tensor:
         return torch.empty(0, dtype=exact).numpy().dtype
 
     def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        return self._values[index]
+
+    @cached_property
+    def _values(self) -> np.ndarray:
         raw = bytearray(self.storage.archive.member(f"data/{self.storage.key}"))
         values = torch.frombuffer(raw, dtype=self.storage.dtype).as_strided(self.shape, self.strides, self.offset)
-        return (values.float() if self.storage.dtype == torch.bfloat16 else values).numpy()[index]
+        return (values.float() if self.storage.dtype == torch.bfloat16 else values).numpy()
 
 
 @dataclass(frozen=True)
@@ -244,7 +249,8 @@ class _Machine:
         reach = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         bytes_claimed = prod(shape) * storage.dtype.itemsize
         if (prod(shape) and reach >= storage.count) or bytes_claimed > LARGEST_RATIO * self._archive.size:
-            raise self._refusal(f"a tensor of shape {shape} reaches outside its storage of {storage.count} numbers")
+            size = shown(str(shape), quoted=False)
+            raise self._refusal(f"a tensor of shape {size} reaches outside its storage of {storage.count} numbers")
         return _Tensor(storage, offset, shape, strides)
 
     def _fail(self) -> Any:

@@ -1,9 +1,11 @@
 import h5py
 import numpy as np
 import pytest
+import torch
 
 import operformer
 from operformer import Grid
+from operformer.data.reading import read_blocks
 from operformer.errors import DataError, ResourceError
 
 PACKED = [
@@ -54,6 +56,9 @@ def test_a_folder_of_files_is_read_in_order(numbered, tmp_path):
         for count in range(1, 6 - first):
             part = operformer.read(tmp_path, first=first, count=count)
             np.testing.assert_array_equal(part.u, u[first : first + count])
+            blocks = list(read_blocks(tmp_path, 2, first=first, count=count))
+            assert torch.cat([block.u for block in blocks]).equal(part.u)
+            assert max(map(len, blocks)) <= 2
 
 
 def test_what_cannot_fit_into_memory_is_not_tried(tmp_path, monkeypatch):

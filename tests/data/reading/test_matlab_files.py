@@ -13,10 +13,11 @@ from operformer.data.reading.matlab_files import open_mat
 @pytest.mark.parametrize("packed", [False, True])
 def test_axes_are_as_matlab_shows_them(packed, numbered, tmp_path):
     u, z = numbered("b x y"), numbered("b x y c").astype(np.float32)
-    savemat(tmp_path / "a.mat", {"coeff": u, "sol": z, "x": np.linspace(0, 1, 7)}, do_compression=packed)
-    samples = operformer.read(tmp_path / "a.mat", "coeff", "sol", grid=operformer.Grid.uniform((7, 11)))
+    savemat(tmp_path / "a.mat", {"coeff": u, "sol": z, "x": np.arange(7), "y": np.arange(11)}, do_compression=packed)
+    samples = operformer.read(tmp_path / "a.mat")
     np.testing.assert_array_equal(samples.u[:, 0], u)
     np.testing.assert_array_equal(samples.z, np.moveaxis(z, -1, 1))
+    assert samples.grid.bounds == ((0.0, 6.0), (0.0, 10.0))
 
 
 @pytest.mark.parametrize("packed", [False, True])
