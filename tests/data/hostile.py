@@ -544,6 +544,14 @@ def pt_with_packed_storages(folder):
 
 
 @case
+def pt_with_a_packed_pickle(folder):
+    with zipfile.ZipFile(folder / "a.pt", "w", zipfile.ZIP_DEFLATED) as file, file.open("a/data.pkl", "w") as member:
+        for _ in range(64):
+            member.write(b"\0" * 2**20)
+    return (folder / "a.pt",), {}
+
+
+@case
 def pt_of_another_byte_order(folder):
     return pt(folder, tensors(), more=[("a/byteorder", b"big")])
 

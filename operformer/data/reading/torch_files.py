@@ -81,15 +81,18 @@ class _Archive:
     def pickle(self) -> bytes:
         if self._root + "byteorder" in self._members and self.member("byteorder") != b"little":
             raise DataError(f"{self.path} was written on a big-endian machine; save it again on another")
+        if self.stored_size("data.pkl") > LONGEST_PICKLE:
+            raise DataError(f"{self.path} has a pickle too long for tensors alone; save fewer at a time, or an .npz")
         return self.member("data.pkl")
 
     def member(self, name: str) -> bytes:
+        self.stored_size(name)
         return self._archive.read(self._root + name)
 
     def stored_size(self, name: str) -> int:
         info = self._members.get(self._root + name)
         if info is None or info.compress_type != zipfile.ZIP_STORED or info.file_size > self.size:
-            raise DataError(f"{self.path} has no whole storage {shown(name)}; it is damaged, restore it from a copy")
+            raise DataError(f"{self.path} has no {shown(name)} as torch.save writes it; it is damaged, restore it")
         return info.file_size
 
 
@@ -147,10 +150,7 @@ class _Machine:
         self._memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        content = self._archive.pickle()
-        if len(content) > LONGEST_PICKLE:
-            raise self._refusal(f"its pickle has {len(content)} bytes")
-        for opcode, argument, _ in pickletools.genops(content):
+        for opcode, argument, _ in pickletools.genops(self._archive.pickle()):
             if opcode.name == "STOP":
                 return self._stack.pop()
             if opcode.name in _LITERALS:
