@@ -16,12 +16,12 @@ from operformer.files import read_bytes, read_json
 from operformer.learning.training import Training
 from operformer.operators import Operator
 from operformer.operators.pretrained import OPERATORS
-from operformer.problems import ControlledODE, Lorenz63, Problem
+from operformer.problems import Problem
+from operformer.problems.catalogue import LAWS, describe, problem_of
 from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 
 Scale = Literal["smoke", "paper"]
-PROBLEMS: dict[str, type[Problem]] = {"Lorenz63": Lorenz63, "ControlledODE": ControlledODE}
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Experiment:
         """The experiment as nested plain values, which `parse` reads back."""
         return {
             "name": self.name,
-            "problem": {"name": type(self.problem).__name__} | asdict(self.problem),  # type: ignore[call-overload]
+            "problem": describe(self.problem),
             "operator": dict(self.operator),
             "data": asdict(self.data),
             "training": asdict(self.training),
@@ -87,11 +87,9 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
         check_name(key, ["name", "problem", "operator", "data", "training"], f"unknown setting {key}")
         if key != "name" and not isinstance(value, Mapping):
             raise UsageError(f"{key} must be a table of settings: got {value!r}")
-    problem = dict(mapping.get("problem", {}))
-    make = choose(PROBLEMS, problem.pop("name", "Lorenz63"), "problem.name")
     experiment = Experiment(
         name=str(mapping.get("name", "experiment")),
-        problem=construct(make, problem, "problem"),
+        problem=problem_of(mapping.get("problem", {})),
         operator={"name": "TNO"} | dict(mapping.get("operator", {})),
         data=construct(Data, mapping.get("data", {}), "data"),
         training=construct(Training, mapping.get("training", {}), "training"),
@@ -157,11 +155,11 @@ def _scales(name: str, problem: Problem, **operator: Any) -> dict[Scale, Experim
 
 
 EXPERIMENTS: dict[str, dict[Scale, Experiment]] = {
-    "lorenz-y": _scales("lorenz-y", Lorenz63(recover=("y",))),
-    "lorenz-yz": _scales("lorenz-yz", Lorenz63(recover=("y", "z"), initial=True), initial_channels=2),
+    "lorenz-y": _scales("lorenz-y", LAWS["lorenz-y"]),
+    "lorenz-yz": _scales("lorenz-yz", LAWS["lorenz-yz"], initial_channels=2),
     # Paper: a second lift for y(0) and z(0). As ordinary constant channels they make the operator resolution-free.
-    "lorenz-yz-invariant": _scales("lorenz-yz-invariant", Lorenz63(recover=("y", "z"), initial=True)),
-    "controlled-ode": _scales("controlled-ode", ControlledODE()),
+    "lorenz-yz-invariant": _scales("lorenz-yz-invariant", LAWS["lorenz-yz"]),
+    "controlled-ode": _scales("controlled-ode", LAWS["controlled-ode"]),
 }
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from operformer.errors import DataError, ResourceError
 
+PARTIAL = ".partial"
+
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Put the content at the path in one step: a reader sees the old file or the new one, never a part."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        suffix = f".{socket.gethostname()}.{os.getpid()}{PARTIAL}"
+        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=suffix, dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -29,6 +33,14 @@ def write_bytes(path: Path, content: bytes) -> None:
             raise
     except OSError as error:
         raise ResourceError(f"cannot write {path}: {_reason(error)}; what was there before is untouched") from None
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove files that a process of this machine was writing when it was killed."""
+    for path in folder.glob(f".*{PARTIAL}") if folder.is_dir() else ():
+        *_, host, process = path.name.removesuffix(PARTIAL).rsplit(".", 2)
+        if host == socket.gethostname() and process.isdigit() and not Path(f"/proc/{process}").exists():
+            path.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -34,7 +34,7 @@ def open_hdf5(path: Path) -> Iterator[Contents]:
         groups = sorted(name for name in file if name.isdigit())  # PDEBench has thousands; all are like the first
         arrays, refused = _arrays(file, path, set(groups[1:]))
         plain = Contents(path, arrays, refused)
-        opener = partial(_open_array, file, path)
+        opener = partial(open_array, file, path)
         yield well_contents(plain, file) or pdebench_contents(plain, groups, opener) or plain
 
 
@@ -52,7 +52,7 @@ class Stored:
         return np.asarray(self._dataset[index])
 
 
-def _open_array(file: Any, path: Path, name: str) -> Array:
+def open_array(file: Any, path: Path, name: str) -> Array:
     """One array by its path, refused as in `_arrays`."""
     group = file
     for part in name.split("/"):

@@ -1,0 +1,235 @@
+"""A set of pairs made on disk: by several processes or machines, and again after a kill, to the same bytes.
+
+A shard is the unit of work. It depends on the header and on its index alone: every process computes on one thread, in
+blocks that begin where the shard begins. A finished shard is a file and a record of its checksum beside it; when all
+records are there, they become the manifest and are removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from operformer.data.manifest import MANIFEST, GridRecord, Header, Manifest, ShardRecord, decode, encode
+from operformer.data.shard import Fields
+from operformer.data.shard import encode as encode_shard
+from operformer.data.store import checksum
+from operformer.data.workers import in_processes
+from operformer.errors import DataError, ResourceError, UsageError
+from operformer.files import PARTIAL, remove_abandoned, write_bytes
+from operformer.problems.catalogue import describe
+from operformer.problems.problem import Problem, Samples, check_draws, concatenate
+from operformer.settings import construct
+
+UNFINISHED = "unfinished.json"
+SHARD_BYTES = 64 * 2**20
+SHARD_PAIRS = 256
+Report = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which pairs to draw: ``count`` of them from the first one on, at which resolution; how they are stored."""
+
+    count: int
+    resolution: int
+    seed: int = 0
+    first: int = 0
+    dtype: Literal["float32", "float64"] = "float32"
+    per_shard: int | None = None
+
+    def __post_init__(self) -> None:
+        check_draws(self.count, self.seed, self.first)
+        if self.per_shard is not None and self.per_shard < 1:
+            raise UsageError(f"a shard must hold at least one pair: got {self.per_shard}")
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of the shards that this process is to make, of so many parts; and by how many workers, on what."""
+
+    part: int = 0
+    parts: int = 1
+    workers: int = 1
+    device: Literal["cpu", "cuda"] = "cpu"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.part < self.parts:
+            raise UsageError(f"part must be from 0 to parts - 1: got part {self.part} of {self.parts}")
+        if self.workers < 1:
+            raise UsageError(f"workers must be at least 1: got {self.workers}")
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise ResourceError('the device is "cuda", but no CUDA device was found; leave it out for the CPU')
+
+
+_ALONE = Share()
+
+
+def _say_nothing(count: int) -> None:
+    """Progress that nobody wants to hear of."""
+
+
+def generate(
+    problem: Problem, draw: Draw, folder: str | Path, share: Share = _ALONE, report: Report = _say_nothing
+) -> bool:
+    """Make the set in the folder, or this process's share of it; True if the set is whole now.
+
+    What is there already is compared with its checksum and not made again. ``report`` hears of so many more pairs.
+    """
+    folder = Path(folder)
+    header = make_header(problem, draw)
+    remove_abandoned(folder)
+    claim(folder, header)
+    mine = range(share.part, header.n_shards, share.parts)
+    todo = [index for index in mine if not _is_made(folder, header, index)]
+    _check_space(folder, header, len(todo))
+    report(sum(stop - start for start, stop in (header.shard_range(index) for index in mine if index not in todo)))
+    work = [_Work(problem, draw, header, index, folder, share.device) for index in todo]
+    if share.workers == 1 or share.device == "cuda" or len(work) < 2:
+        for one in work:
+            one.make(report)
+    else:
+        in_processes([one.make for one in work], min(share.workers, len(work)), report)
+    return finish(folder, header, todo)
+
+
+def make_header(problem: Problem, draw: Draw) -> Header:
+    """What the set will be."""
+    grid = GridRecord.of(problem.grid(draw.resolution))
+    constants = {name: float(value) for name, value in describe(problem).items() if type(value) in (int, float)}
+    fields = Fields(problem.input_names, problem.output_names, problem.times, problem.boundary, constants)
+    origin = {"problem": describe(problem), "resolution": draw.resolution, "seed": draw.seed, "first": draw.first}
+    header = Header(type(problem).__name__, json.loads(json.dumps(origin)), draw.count, 1, draw.dtype, grid, fields)
+    per_shard = draw.per_shard or max(1, min(SHARD_PAIRS, SHARD_BYTES // header.bytes_per_pair))
+    return replace(header, per_shard=per_shard)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One shard to be made; a value that can be sent to another process."""
+
+    problem: Problem
+    draw: Draw
+    header: Header
+    index: int
+    folder: Path
+    device: str
+
+    def make(self, report: Report) -> None:
+        """Draw, solve, write, record."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            samples = self._samples(report)
+        finally:
+            torch.set_num_threads(threads)
+        save_shard(self.folder, self.header, self.index, samples)
+
+    def _samples(self, report: Report) -> Samples:
+        start, stop = self.header.shard_range(self.index)
+        size = self.problem.block[self.device]
+        parts = []
+        for first in range(start, stop, size):
+            count = min(size, stop - first)
+            drawn = self.problem.sample(
+                count, self.draw.resolution, self.draw.seed, self.device, self.draw.first + first
+            )
+            parts.append(drawn.to("cpu", getattr(torch, self.draw.dtype)))
+            report(count)
+        return concatenate(parts)
+
+
+def save_shard(folder: Path, header: Header, index: int, samples: Samples) -> None:
+    """Write a shard, then its record."""
+    name = shard_name(index)
+    content = encode_shard(samples, header.fields, header.title)
+    checks = {check: float(values.max()) for check, values in samples.checks.items()}
+    record = ShardRecord(name, len(samples), len(content), hashlib.sha256(content).hexdigest(), checks)
+    write_bytes(folder / name, content)
+    write_bytes(_record_path(folder, index), encode(asdict(record)))
+
+
+def shard_name(index: int) -> str:
+    """shard-00007.hdf5."""
+    return f"shard-{index:05d}.hdf5"
+
+
+def _record_path(folder: Path, index: int) -> Path:
+    return folder / f".{shard_name(index)}.record"
+
+
+def claim(folder: Path, header: Header) -> None:
+    """Make the folder this set's, or refuse one that is another's."""
+    for name in (MANIFEST, UNFINISHED):
+        if (folder / name).is_file():
+            there = decode(folder / name).get("header", {})
+            wanted = json.loads(json.dumps(asdict(header)))
+            differing = sorted(key for key in wanted if there.get(key) != wanted[key])
+            if differing:
+                raise UsageError(f"{folder} holds another set ({differing[0]} differs); give another folder")
+            return
+    try:
+        is_free = not folder.exists() or all(path.name.endswith(PARTIAL) for path in folder.iterdir())
+    except OSError as error:
+        raise ResourceError(f"cannot look into {folder}: {(error.strerror or '').lower()}") from None
+    if not is_free:
+        raise UsageError(f"{folder} holds other files; give a folder that is empty or does not exist")
+    write_bytes(folder / UNFINISHED, encode({"header": asdict(header)}))
+
+
+def _is_made(folder: Path, header: Header, index: int) -> bool:
+    """Whether a shard is there and what its record, or the manifest, says it is."""
+    path = folder / shard_name(index)
+    if not path.is_file():
+        return False
+    try:
+        record = _records(folder, [index])[0]
+    except DataError:
+        return False
+    return path.stat().st_size == record.bytes and checksum(path) == record.sha256
+
+
+def _records(folder: Path, indices: Sequence[int]) -> list[ShardRecord]:
+    if (folder / MANIFEST).is_file():
+        shards = Manifest.read(folder).shards
+        return [shards[index] for index in indices]
+    return [construct(ShardRecord, decode(_record_path(folder, index)), "record") for index in indices]
+
+
+def finish(folder: Path, header: Header, made: Sequence[int]) -> bool:
+    """Turn the records into the manifest once all are there; another process may have done so."""
+    everyone = range(header.n_shards)
+    if (folder / MANIFEST).is_file():
+        for index in made:
+            if not _is_made(folder, header, index):
+                raise DataError(
+                    f"{folder / shard_name(index)}, made again, is not what the manifest says: the set comes from "
+                    "another kind of machine; make it anew in another folder"
+                )
+    else:
+        try:
+            records = _records(folder, everyone)
+        except DataError:
+            return (folder / MANIFEST).is_file()
+        Manifest(header, tuple(records)).write(folder)
+    (folder / UNFINISHED).unlink(missing_ok=True)
+    for index in everyone:
+        _record_path(folder, index).unlink(missing_ok=True)
+    return True
+
+
+def _check_space(folder: Path, header: Header, shards: int) -> None:
+    """Refuse to begin what the disk cannot hold."""
+    need = shards * (header.per_shard * header.bytes_per_pair + 2**16)
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        raise ResourceError(
+            f"{folder} needs {need / 2**30:.2f} GiB of disk, and {free / 2**30:.2f} are free; make room or draw less"
+        )
