@@ -103,6 +103,10 @@ def _are_alike(grid: Grid, channels: tuple[int, int], other: Grid, others: tuple
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
+        from operformer.data.manifest import MANIFEST
+
+        if (path / MANIFEST).is_file():
+            raise DataError(f"{path} is a finished set of pairs; open it with operformer.data.store.open_pairs")
         found = sorted(one for one in path.iterdir() if one.suffix in HDF5_SUFFIXES)
         if not found:
             raise DataError(f"{path} is a folder without .hdf5 files; give one that has some, or a file")

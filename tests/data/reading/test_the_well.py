@@ -8,6 +8,9 @@ import pytest
 
 import operformer
 from operformer import Grid
+from operformer.data.shard import Fields, encode
+from operformer.errors import DataError
+from operformer.problems import Lorenz63, Samples
 
 FIELDS = {  # order, layout, varies along (x, y)
     "pressure": (0, "b t x y", (True, True)),
@@ -98,6 +101,48 @@ def test_walls_across_one_axis(write):
     grid = operformer.read(path).grid
     assert grid.kind == "nodes"  # not periodic, whatever [0, 1) without its end looks like
     np.testing.assert_allclose(grid.bounds[0], (0, 6 / 7), rtol=1e-6)
+
+
+def one_state(path, with_input):
+    with h5py.File(path, "w") as file:
+        file.create_group("dimensions").attrs["spatial_dims"] = ["x"]
+        file["dimensions/x"] = np.linspace(0, 1, 7)
+        for order in range(3):
+            file.create_group(f"t{order}_fields").attrs["field_names"] = []
+        names = ["after", "before"] if with_input else ["after"]
+        file["t0_fields"].attrs["field_names"] = names
+        for name, shape in (("after", (5, 1, 7)), ("before", (5, 7))):
+            if name in names:
+                file[f"t0_fields/{name}"] = np.arange(35.0).reshape(shape) + len(name)
+                flags = {"sample_varying": True, "time_varying": name == "after", "dim_varying": [True]}
+                file[f"t0_fields/{name}"].attrs.update(flags)
+
+
+def test_one_state_depends_on_what_does_not_change(tmp_path):
+    one_state(tmp_path / "a.hdf5", True)
+    samples = operformer.read(tmp_path / "a.hdf5")
+    np.testing.assert_array_equal(samples.u, np.arange(35.0).reshape(5, 1, 7) + len("before"))
+    np.testing.assert_array_equal(samples.z, np.arange(35.0).reshape(5, 1, 7) + len("after"))
+    one_state(tmp_path / "a.hdf5", False)
+    with pytest.raises(DataError, match="no field at two times"):
+        operformer.read(tmp_path / "a.hdf5")
+
+
+def test_a_shard_of_our_own(tmp_path):
+    samples = Lorenz63().sample(5, 16)
+    fields = Fields(("x",), ("y",))
+    (tmp_path / "shard-00000.hdf5").write_bytes(encode(samples, fields, "test"))
+    read = operformer.read(tmp_path / "shard-00000.hdf5")
+    assert read.u.equal(samples.u)
+    assert read.z.equal(samples.z)
+    assert repr(read.grid) == repr(samples.grid)
+    scattered = Samples(samples.u, samples.z, Grid.scattered(samples.grid.points, bounds=samples.grid.bounds))
+    (tmp_path / "shard-00000.hdf5").write_bytes(encode(scattered, fields, "test"))
+    with pytest.raises(DataError, match="open their folder"):
+        operformer.read(tmp_path / "shard-00000.hdf5")
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(DataError, match=r"open it with operformer\.data\.store\.open_pairs"):
+        operformer.read(tmp_path)
 
 
 def test_a_folder(write, tmp_path):
