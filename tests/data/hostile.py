@@ -885,6 +885,25 @@ def well_without_time(folder):
 
 
 @case
+def well_with_boundary_conditions_elsewhere(folder):
+    with h5py.File(folder / "other.h5", "w") as other:
+        other.create_group("x").attrs.update({"bc_type": "PERIODIC", "associated_dims": "x"})
+    return well(folder, lambda f: f.__setitem__("boundary_conditions", h5py.ExternalLink("other.h5", "/")))
+
+
+@case
+def well_with_fields_elsewhere(folder):
+    def change(file):
+        del file["t1_fields"]
+        file["t1_fields"] = h5py.ExternalLink("other.h5", "/")
+
+    with h5py.File(folder / "other.h5", "w") as other:
+        other["secret"] = ROOM[..., None]
+        other.attrs["field_names"] = ["secret"]
+    return well(folder, change)
+
+
+@case
 def well_of_four_dimensions(folder):
     return well(folder, lambda file: file["dimensions"].attrs.__setitem__("spatial_dims", ["x", "y", "z", "w"]))
 

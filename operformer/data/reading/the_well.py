@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import h5py
 import numpy as np
 
 from operformer.data.reading.contents import Array, Contents, UniformKind, shown
@@ -18,7 +19,11 @@ ORDERS = ("t0_fields", "t1_fields", "t2_fields")
 
 def well_contents(file: Contents, groups: Any) -> Contents | None:
     """What an HDF5 file means if it is one of The Well's, else None. ``groups`` is the open file."""
-    if not {"dimensions", *ORDERS} <= set(groups) or "spatial_dims" not in groups["dimensions"].attrs:
+    if not {"dimensions", *ORDERS} <= set(groups):
+        return None
+    for name in ("dimensions", *ORDERS, "boundary_conditions"):
+        _check_own(file, groups, name)
+    if "spatial_dims" not in groups["dimensions"].attrs:
         return None
     dims = _texts(groups["dimensions"].attrs["spatial_dims"])
     if not 1 <= len(dims) <= 3:
@@ -33,7 +38,7 @@ def well_contents(file: Contents, groups: Any) -> Contents | None:
             arrays[name], layouts[name] = _field(file, groups, f"{group}/{name}", letters, order)
     u, z = _pair(file, {name: (array, layouts[name]) for name, array in arrays.items()})
     axes = {letter: _axis(file, dim) for dim, letter in letters.items()}
-    periodic = _periodic(groups)
+    periodic = _periodic(file, groups)
     walls: tuple[UniformKind, ...] = ("nodes", "cells")
     kinds = {letter: (("periodic",) if dim in periodic else walls) for dim, letter in letters.items()}
     return Contents(file.path, {**arrays, **file.arrays}, file.refused, u, z, layouts, axes, kinds)
@@ -74,15 +79,25 @@ def _axis(file: Contents, dim: str) -> np.ndarray:
     return rows[0]
 
 
-def _periodic(groups: Any) -> set[str]:
+def _periodic(file: Contents, groups: Any) -> set[str]:
     """The dimensions that some boundary condition calls periodic."""
     found: set[str] = set()
     conditions = groups.get("boundary_conditions", {})
     for name in conditions:
+        _check_own(file, conditions, name)
         attributes = conditions[name].attrs
         if str(attributes.get("bc_type", "")).upper() == "PERIODIC":
             found |= set(_texts(attributes.get("associated_dims", [])))
     return found
+
+
+def _check_own(file: Contents, group: Any, name: str) -> None:
+    """Refuse a link, which may lead out of the file."""
+    link = group.get(name, getlink=True)
+    if link is not None and not isinstance(link, h5py.HardLink):
+        raise DataError(
+            f"{file.path}: {shown(name)} is a link; only what lies in the file itself is read, copy it there"
+        )
 
 
 def _texts(values: Any) -> list[str]:
