@@ -135,6 +135,11 @@ def npy_claims_more_than_any_integer(folder):
 
 
 @case
+def npy_claims_a_number_of_a_thousand_digits(folder):
+    return npy_pair(folder, npy(described((10**1000, 10**1000, 1))))
+
+
+@case
 def npy_negative_shape(folder):
     return npy_pair(folder, npy(described((-5, -7, 11)), b"\0" * 4 * 385))
 
@@ -539,6 +544,14 @@ def pt_with_packed_storages(folder):
 
 
 @case
+def pt_with_a_packed_pickle(folder):
+    with zipfile.ZipFile(folder / "a.pt", "w", zipfile.ZIP_DEFLATED) as file, file.open("a/data.pkl", "w") as member:
+        for _ in range(64):
+            member.write(b"\0" * 2**20)
+    return (folder / "a.pt",), {}
+
+
+@case
 def pt_of_another_byte_order(folder):
     return pt(folder, tensors(), more=[("a/byteorder", b"big")])
 
@@ -571,6 +584,18 @@ def pt_cut_in_a_text(folder):
 @case
 def pt_with_a_pickle_of_many_megabytes(folder):
     return pt(folder, b"\x80\x02" + b"N0" * 2**22 + b".")
+
+
+@case
+def pt_with_as_many_opcodes_as_fit(folder):
+    return pt(folder, b"\x80\x02" + b"N" * (2**20 - 3) + b".")
+
+
+@case
+def pt_of_enormous_size(folder):
+    enormous = b"(" + b"\x8a\xff" + b"\x7f" * 255 + b"K\x07K\x0bt"
+    arguments = storage() + number(0) + enormous + several(77, 11, 1) + b"\x89"
+    return pt(folder, tensors(b"ctorch._utils\n_rebuild_tensor_v2\n(" + arguments + b"ccollections\nOrderedDict\n)RtR"))
 
 
 @case
@@ -856,6 +881,25 @@ def well_without_time(folder):
         file["t0_fields/density"] = ROOM[:, 0]
         file["t0_fields/density"].attrs.update({"sample_varying": True, "time_varying": False, "dim_varying": [True]})
 
+    return well(folder, change)
+
+
+@case
+def well_with_boundary_conditions_elsewhere(folder):
+    with h5py.File(folder / "other.h5", "w") as other:
+        other.create_group("x").attrs.update({"bc_type": "PERIODIC", "associated_dims": "x"})
+    return well(folder, lambda f: f.__setitem__("boundary_conditions", h5py.ExternalLink("other.h5", "/")))
+
+
+@case
+def well_with_fields_elsewhere(folder):
+    def change(file):
+        del file["t1_fields"]
+        file["t1_fields"] = h5py.ExternalLink("other.h5", "/")
+
+    with h5py.File(folder / "other.h5", "w") as other:
+        other["secret"] = ROOM[..., None]
+        other.attrs["field_names"] = ["secret"]
     return well(folder, change)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from operformer.errors import DataError, OperformerError, ResourceError
 
 UniformKind = Literal["nodes", "cells", "periodic"]
+KINDS: tuple[UniformKind, ...] = ("nodes", "cells", "periodic")
 PAIRS = (("u", "z"), ("x", "y"), ("input", "output"), ("inputs", "outputs"), ("a", "u"), ("coeff", "sol"))
 # The most that deflate can pack into one byte; what claims to be larger than that is no data.
 LARGEST_RATIO = 1032
@@ -40,7 +41,7 @@ class Contents:
 
     ``refused`` says of the others why they are not read. ``u``, ``z``, ``layouts``, ``axes`` and ``kinds`` are what the
     format itself knows: the arrays of input and output, the axes of each array (one letter each), coordinates along
-    each axis of space and their kind.
+    each axis of space and the kinds they may be of.
     """
 
     path: Path
@@ -50,7 +51,7 @@ class Contents:
     z: tuple[str, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
     axes: Mapping[str, np.ndarray] = field(default_factory=dict)
-    kinds: Mapping[str, UniformKind] = field(default_factory=dict)
+    kinds: Mapping[str, tuple[UniformKind, ...]] = field(default_factory=dict)
     kind: UniformKind = "nodes"
 
     def array(self, name: str) -> Array:
@@ -68,8 +69,12 @@ class Contents:
         """The arrays of u and of z: those that the format knows, else the only two with names that say so."""
         if self.u and self.z:
             return self.u, self.z
-        known = {name for name, array in self.arrays.items() if len(array.shape) > 1} | set(self.refused)
-        found = [pair for pair in PAIRS if known.issuperset(pair)]
+        found: list[tuple[str, str]] = []
+        for n_axes in (2, 1):  # what varies along one axis is rather a coordinate, which MATLAB stores as (1, n)
+            if not found:
+                shapes = {name: [n for n in array.shape if n != 1] for name, array in self.arrays.items()}
+                known = {name for name in shapes if len(shapes[name]) >= n_axes and len(self.arrays[name].shape) > 1}
+                found = [pair for pair in PAIRS if (known | set(self.refused)).issuperset(pair)]
         if len(found) != 1:
             raise DataError(
                 f"{self.path} does not say which arrays are the input u and the output z: it holds {self.described()}; "
@@ -98,18 +103,18 @@ def why_too_large(shape: tuple[int, ...], dtype: np.dtype[Any], stored: int, is_
     """Why the shape cannot be true of an array that takes so many bytes in its file, if it cannot."""
     claimed = prod(shape) * dtype.itemsize
     if min(shape, default=1) < 0 or claimed > stored * (LARGEST_RATIO if is_packed else 1):
-        return f"claims the shape {shape}, more than the {stored} bytes stored can hold; the file is damaged"
+        size = shown(str(shape), quoted=False)
+        return f"claims the shape {size}, more than the {stored} bytes stored can hold; the file is damaged"
     return None
 
 
 def check_memory(need: int, path: Path) -> None:
-    """Refuse to read what does not fit."""
-    pages = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
-    free = os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
-    if need > free:
+    """Refuse to read what cannot fit."""
+    there_is = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else need
+    if need > there_is:
         raise ResourceError(
-            f"reading {path} needs {need / 2**30:.1f} GiB of memory and {free / 2**30:.1f} are free; read a part of it "
-            "with first= and count="
+            f"reading {path} needs {need / 2**30:.1f} GiB of memory, and there are {there_is / 2**30:.1f}; read a part "
+            "of it with first= and count="
         )
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from math import isclose, pi
+from collections.abc import Mapping
+from math import pi
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from operformer.data.reading.contents import Contents, UniformKind, shown
+from operformer.data.reading.contents import KINDS, Contents, UniformKind, shown
 from operformer.domain import Grid
-from operformer.domain.box import GivenBounds
+from operformer.domain.box import GivenBounds, checked_bounds
 from operformer.errors import DataError, UsageError
 
 NAMES = (
@@ -25,17 +26,19 @@ NAMES = (
     "{}",
 )
 POINTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz")
-EQUISPACED = 1e-3  # of a step: coordinates are often float32
 
 
 def find_axes(contents: Contents, taken: set[str]) -> dict[str, np.ndarray]:
-    """The coordinates along x, y and z that a file has under one of the usual names; a lone t is the axis x."""
+    """The coordinates along x, y and z that a file has under one of the usual names."""
     if contents.axes:
         return dict(contents.axes)
     found = {letter: values for letter in "xyz" if (values := _named(contents, letter, taken)) is not None}
-    if not found and (times := _named(contents, "t", taken)) is not None:
-        return {"x": times}
     return found if "x" in found else {}
+
+
+def find_times(contents: Contents, taken: set[str]) -> np.ndarray | None:
+    """The times of a file that knows no other coordinates: those of functions of time."""
+    return _named(contents, "t", taken)
 
 
 def find_points(contents: Contents, taken: set[str]) -> np.ndarray | None:
@@ -50,20 +53,19 @@ def find_points(contents: Contents, taken: set[str]) -> np.ndarray | None:
 
 def grid_of_axes(
     axes: dict[str, np.ndarray],
-    kinds: dict[str, UniformKind],
+    kinds: Mapping[str, tuple[UniformKind, ...]],
     kind: UniformKind | None,
     bounds: GivenBounds | None,
     path: Path,
 ) -> Grid:
     """The grid with these coordinates; what user or format say of their kind comes before what they look like."""
-    if bounds is not None and len(bounds) != len(axes):
-        raise UsageError(f"bounds must be one (lower, upper) for each of {len(axes)} axes: got {bounds!r}")
+    box = None if bounds is None else checked_bounds(bounds, len(axes))
     recognised = []
     for k, (letter, values) in enumerate(axes.items()):
         _check(values, letter, path)
-        wanted = kind or kinds.get(letter)
-        ends = None if bounds is None else (float(bounds[k][0]), float(bounds[k][1]))
-        one = _recognise(values, wanted, ends)
+        allowed = kinds.get(letter, KINDS) if kind is None else (kind,)
+        ends = None if box is None else box[k]
+        one = _recognise(values, allowed, ends)
         if one is None and (kind is not None or bounds is not None):
             what = f"{kind or 'equispaced points'} of {list(ends)}" if ends else f"equispaced {kind}"
             raise DataError(
@@ -76,8 +78,8 @@ def grid_of_axes(
     if len(found) == len(axes) and len({kind for kind, _, _ in found}) == 1:
         return Grid.uniform(shape, [(lower, upper) for _, lower, upper in found], found[0][0])
     try:
-        box = [_box(values, one) for values, one in zip(axes.values(), recognised, strict=True)]
-        return Grid.rectilinear(*(torch.tensor(values) for values in axes.values()), bounds=box)
+        reach = [_box(values, one) for values, one in zip(axes.values(), recognised, strict=True)]
+        return Grid.rectilinear(*(torch.tensor(values) for values in axes.values()), bounds=reach)
     except UsageError as error:
         raise DataError(f"{path} has coordinates that make no grid: {error}") from None
 
@@ -130,15 +132,17 @@ def _check(values: np.ndarray, letter: str, path: Path) -> None:
 
 
 def _recognise(
-    values: np.ndarray, wanted: UniformKind | None, ends: tuple[float, float] | None
+    values: np.ndarray, allowed: tuple[UniformKind, ...], ends: tuple[float, float] | None
 ) -> tuple[UniformKind, float, float] | None:
     """The kind and the bounds of equispaced values: the first whose bounds are those given, or are round numbers.
 
-    None if they are not equispaced, run downwards, or are not as wanted.
+    None if they are not equispaced, run downwards, or have other bounds; without round ones it is the first allowed.
     """
     n, step = len(values), float(values[-1] - values[0]) / (len(values) - 1)
     even = values[0] + step * np.arange(n)
-    if step <= 0 or float(np.abs(values - even).max()) > EQUISPACED * step:
+    rounding = 4 * float(np.finfo(np.float32).eps * np.abs(values).max())  # coordinates are often float32
+    slack = min(max(1e-3 * step, rounding), 0.05 * step)
+    if step <= 0 or float(np.abs(values - even).max()) > slack:
         return None
     first, last = float(values[0]), float(values[-1])
     options: dict[UniformKind, tuple[float, float]] = {
@@ -146,24 +150,21 @@ def _recognise(
         "cells": (first - step / 2, last + step / 2),
         "periodic": (first, last + step),
     }
-    slack = 2 * EQUISPACED * step
-    for kind, (lower, upper) in options.items():
-        if wanted is not None and kind != wanted:
-            continue
-        if ends is None:
-            below, above = _round(lower, slack), _round(upper, slack)
-            if below is not None and above is not None:
-                return kind, below, above
-        elif isclose(lower, ends[0], abs_tol=slack) and isclose(upper, ends[1], abs_tol=slack):
-            return kind, *ends
     if ends is not None:
-        return None
-    return (wanted or "nodes"), *options[wanted or "nodes"]
+        fitting = (kind for kind in allowed if np.allclose(options[kind], ends, rtol=0, atol=2 * slack))
+        kind = next(fitting, None)
+        return None if kind is None else (kind, *ends)
+    for part in (1, 2):  # pixels at 0.5, 1.5, ... are the cells from 0 on, not the nodes from 0.5 on
+        for kind in allowed:
+            lower, upper = (_round(end, part, 2 * slack) for end in options[kind])
+            if lower is not None and upper is not None:
+                return kind, lower, upper
+    return allowed[0], *options[allowed[0]]
 
 
-def _round(value: float, slack: float) -> float | None:
-    """The multiple of 1/2 or of pi/2 that the value is, up to rounding."""
-    for unit in (0.5, pi / 2):
+def _round(value: float, part: int, slack: float) -> float | None:
+    """The multiple of 1/part or of pi/part that the value is, up to rounding."""
+    for unit in (1 / part, pi / part):
         nearest = round(value / unit) * unit
         if abs(value - nearest) <= slack:
             return nearest

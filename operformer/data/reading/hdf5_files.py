@@ -31,11 +31,23 @@ MOST_OBJECTS = 100_000
 def open_hdf5(path: Path) -> Iterator[Contents]:
     """The arrays of a file, by their paths inside it; PDEBench and The Well say what theirs mean."""
     with refusing_damage(path), h5py.File(path, "r") as file:
-        groups = sorted(name for name in file if name.isdigit())  # PDEBench has thousands; all are like the first
+        groups = _sample_groups(file)
         arrays, refused = _arrays(file, path, set(groups[1:]))
         plain = Contents(path, arrays, refused)
         opener = partial(open_array, file, path)
         yield well_contents(plain, file) or pdebench_contents(plain, groups, opener) or plain
+
+
+def _sample_groups(file: Any) -> list[str]:
+    """The groups 0000, 0001, ... of a file with one for each sample; there are thousands, all like the first."""
+    names = sorted(name for name in file if name.isdigit())
+    first = file[names[0]] if names and _is_own(file, names[0]) else None
+    return names if isinstance(first, h5py.Group) and "data" in list(first) else []
+
+
+def _is_own(group: Any, name: str) -> bool:
+    """Whether the name is there and no link; asking `name in group` would follow a link out of the file."""
+    return isinstance(group.get(name, getlink=True), h5py.HardLink)
 
 
 class Stored:
@@ -56,7 +68,7 @@ def open_array(file: Any, path: Path, name: str) -> Array:
     """One array by its path, refused as in `_arrays`."""
     group = file
     for part in name.split("/"):
-        if part not in group or not isinstance(group.get(part, getlink=True), h5py.HardLink):
+        if not isinstance(group, h5py.Group) or not _is_own(group, part):
             raise DataError(f"{path}: {shown(name)} is missing or a link; copy it into the file")
         group = group[part]
     complaint = "is no array" if isinstance(group, h5py.Group) else _complaint(group, path.stat().st_size)
@@ -80,7 +92,7 @@ def _arrays(file: Any, path: Path, left_out: set[str]) -> tuple[dict[str, Array]
                 raise DataError(
                     f"{path} holds more than {MOST_OBJECTS} objects; copy two arrays to a file of their own"
                 )
-            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            if not _is_own(group, name):
                 refused[full] = "is a link; only arrays in the file itself are read, copy it there"
                 continue
             item = group[name]

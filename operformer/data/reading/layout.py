@@ -84,6 +84,11 @@ def inferred(shapes: dict[str, tuple[int, ...]], space: dict[str, int] | None, d
     return found
 
 
+def fits(shapes: dict[str, tuple[int, ...]], space: dict[str, int]) -> bool:
+    """Whether every array has these axes of space, and in one way only."""
+    return all(_placed(shape, space) is not None for shape in shapes.values())
+
+
 def _positions(layout: Layout, letter: str) -> list[int]:
     return [k for k, other in enumerate(layout) if other == letter]
 

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,16 @@ class Variable:
     offset: int
 
     def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        return self._values[index].astype(self.dtype)
+
+    @cached_property
+    def _values(self) -> np.ndarray:
         end = self.offset + prod(self.shape) * self.stored.itemsize
         body = _unpacked(self.element, end + 8, is_whole=True) if self.is_packed else self.element[:end].tobytes()
         if len(body) < end:
             raise ValueError(f"the variable {shown(self.name)} is cut short")
         values = np.frombuffer(body, self.stored, prod(self.shape), self.offset)
-        return values.reshape(self.shape, order="F")[index].astype(self.dtype)
+        return values.reshape(self.shape, order="F")
 
 
 def _variable(element: np.ndarray, is_packed: bool, order: str) -> Variable | tuple[str, str]:

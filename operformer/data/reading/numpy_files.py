@@ -6,6 +6,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -75,10 +76,14 @@ class _Member:
         self.shape, self._fortran, self.dtype = header
 
     def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        return self._values[index]
+
+    @cached_property
+    def _values(self) -> np.ndarray:
         with self._archive.open(self._info) as file:
             _header(file)
             values = np.frombuffer(file.read(), self.dtype)
-        return values.reshape(self.shape, order="F" if self._fortran else "C")[index]
+        return values.reshape(self.shape, order="F" if self._fortran else "C")
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from itertools import pairwise
-from math import prod
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from operformer.data.reading.contents import Array, Contents, UniformKind, check_memory, shown
-from operformer.data.reading.coordinates import find_axes, find_points, grid_of_axes, grid_of_points
-from operformer.data.reading.layout import Layout, as_floats, channels_first, inferred, parse, sizes, space_of
+from operformer.data.reading.contents import Contents, UniformKind
+from operformer.data.reading.selection import Options, layouts_of, names_of
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
 from operformer.errors import DataError, UsageError
@@ -54,216 +49,64 @@ def read(
 
     Floats keep their precision and u and z get the wider of both; everything else becomes float32.
     """
-    if first < 0 or (count is not None and count < 1):
-        raise UsageError(f"first must not be negative and count at least 1: got {first} and {count}")
-    files = _files(Path(path))
-    is_npy = _start(files[0]).startswith(NPY)  # z is then no name but a file
-    outputs = _outputs(files[0], z) if is_npy else None
-    names = _names(u, "u"), _names(None if is_npy else z, "z")
-    options = _Options(*names, _layouts(layout), steps, lead, grid, bounds)
-    parts: list[Samples] = []
-    passed = 0
-    for file in files:
-        with _open(file, outputs) as contents:
-            selection = options.select(contents)
-            begin = max(0, first - passed)
-            end = selection.count if count is None else min(selection.count, first + count - passed)
-            passed += selection.count
-            if begin < end:
-                parts.append(selection.read(begin, end))
-        if count is not None and passed >= first + count:
-            break
-    if passed < first + (count or 1):
-        raise UsageError(f"first and count ask for pairs {first} to {first + (count or 1) - 1}: {path} holds {passed}")
-    for (one, other), name in zip(pairwise(parts), files[1:], strict=False):
-        same = one.channels == other.channels and one.grid.points.shape == other.grid.points.shape
-        if not same or not torch.equal(one.grid.points, other.grid.points):
-            raise DataError(f"{name} differs from the file before it in its channels or its grid; read them apart")
+    parts = list(read_blocks(path, None, u, z, layout, steps, lead, grid, bounds, first, count))
     if len(parts) == 1:
         return parts[0]
     return Samples(torch.cat([part.u for part in parts]), torch.cat([part.z for part in parts]), parts[0].grid)
 
 
-@dataclass(frozen=True)
-class _Options:
-    """What the user says of a file."""
-
-    u: tuple[str, ...]
-    z: tuple[str, ...]
-    layouts: tuple[Layout, Layout] | None
-    steps: tuple[int, int] | None
-    lead: int | None
-    grid: Grid | UniformKind | None
-    bounds: GivenBounds | None
-
-    def select(self, contents: Contents) -> _Selection:
-        """The arrays of a file that become u and z, and the grid that they are known on."""
-        known = ((), ()) if self.u and self.z else contents.pair()
-        u, z = self.u or known[0], self.z or known[1]
-        arrays = {name: contents.array(name) for name in (*u, *z)}
-        layouts = self._layouts_of(contents, u, z, arrays)
-        letters = {letter for one in layouts.values() for letter in one}
-        extent: dict[str, int] = {}
-        if self.layouts is None and contents.layouts:
-            extent |= {letter: len(values) for letter, values in contents.axes.items()}
-        space = space_of((*letters, *extent))
-        for key, one in layouts.items():
-            for letter, n in sizes(one, arrays[key[1]].shape).items():
-                if extent.setdefault(letter, n) != n:
-                    what = {"b": "samples", "t": "steps in time"}.get(letter, f"points along {letter}")
-                    name = shown(key[1])
-                    raise DataError(f"{contents.path}: {name} has {n} {what}, where {extent[letter]} are expected")
-        for letter in space:
-            if extent[letter] < 2:
-                raise DataError(f"{contents.path} has one point along {letter}; a function needs at least two")
-        grid = self._grid(contents, {letter: extent[letter] for letter in space}, set(arrays))
-        fields = [[_Field(arrays[key[1]], one) for key, one in layouts.items() if key[0] == k] for k in (0, 1)]
-        return _Selection(contents.path, fields[0], fields[1], space, extent, self._times(extent), grid)
-
-    def _layouts_of(
-        self, contents: Contents, u: tuple[str, ...], z: tuple[str, ...], arrays: dict[str, Array]
-    ) -> dict[tuple[int, str], Layout]:
-        """The axes of every array of u (0) and of z (1)."""
-        keys = [(0, name) for name in u] + [(1, name) for name in z]
-        if self.layouts is not None:
-            for k, name in keys:
-                if len(arrays[name].shape) != len(self.layouts[k]):
-                    given = " ".join(self.layouts[k])
-                    raise UsageError(
-                        f"layout {given!r} names {len(self.layouts[k])} axes: {shown(name)} has shape "
-                        f"{arrays[name].shape}"
-                    )
-            return {(k, name): self.layouts[k] for k, name in keys}
-        if all(name in contents.layouts for _, name in keys):
-            found = {(k, name): tuple(contents.layouts[name].split()) for k, name in keys}
-            for (_, name), one in found.items():
-                if len(one) != len(arrays[name].shape):
-                    raise DataError(
-                        f"{contents.path}: {shown(name)} has shape {arrays[name].shape}, but its format "
-                        f"has {len(one)} axes; give layout="
-                    )
-            return found
-        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-        for name, shape in shapes.items():
-            if len(shape) < 2:
-                raise DataError(
-                    f"{contents.path}: {shown(name)} has shape {shape}; samples of functions have at least two axes"
-                )
-        dim = None if self.bounds is None else len(self.bounds)
-        letters = inferred(shapes, self._space(contents, set(arrays)), dim)
-        return {(k, name): letters[name] for k, name in keys}
-
-    def _space(self, contents: Contents, taken: set[str]) -> dict[str, int] | None:
-        """How many points there are along each axis, if a grid or coordinates tell."""
-        if isinstance(self.grid, Grid):
-            letters = ("n",) if self.grid.axes is None else "xyz"
-            return dict(zip(letters, self.grid.shape, strict=False))
-        axes = find_axes(contents, taken)
-        if axes:
-            return {letter: len(values) for letter, values in axes.items()}
-        points = find_points(contents, taken)
-        return None if points is None else {"n": len(points)}
-
-    def _grid(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> Grid:
-        """Where the values are known: what the user says, else the coordinates of the file, else a unit cube."""
-        shape = tuple(extent.values())
-        if isinstance(self.grid, Grid):
-            if self.grid.shape != shape:
-                raise DataError(f"{contents.path} has values of shape {shape}: the grid has {self.grid.shape}")
-            return self.grid
-        if tuple(extent) == ("n",):
-            points = find_points(contents, taken)
-            if points is None or len(points) != shape[0]:
-                held = "no points" if points is None else f"{len(points)} points"
-                raise DataError(f"{contents.path} has {held} for {shape[0]} scattered values; give a Grid.scattered")
-            return grid_of_points(points, self.bounds, contents.path)
-        axes = find_axes(contents, taken)
-        if not axes:
-            return Grid.uniform(shape, self.bounds, self.grid or contents.kind)
-        for letter, n in extent.items():
-            if letter not in axes or len(axes[letter]) != n:
-                known = len(axes[letter]) if letter in axes else "no"
-                raise DataError(f"{contents.path} has {known} coordinates of {letter} for {n} values; give a Grid")
-        ordered = {letter: axes[letter] for letter in extent}
-        return grid_of_axes(ordered, dict(contents.kinds), self.grid, self.bounds, contents.path)
-
-    def _times(self, extent: dict[str, int]) -> tuple[range, range]:
-        """The steps at which u is taken and, one for each, those at which z is."""
-        n = extent.get("t", 0)
-        if self.steps is not None and self.lead is not None:
-            raise UsageError("steps and lead exclude each other; give one of them")
-        if not n:
-            if self.steps is not None or self.lead is not None:
-                raise UsageError('steps and lead need arrays with time; say where with layout=, such as "b t x"')
-            return range(1), range(1)
-        if self.lead is not None:
-            if not 0 < self.lead < n:
-                raise UsageError(f"lead must be from 1 to {n - 1}, for there are {n} steps: got {self.lead}")
-            return range(n - self.lead), range(self.lead, n)
-        steps = (0, -1) if self.steps is None else tuple(self.steps)
-        if len(steps) != 2 or not all(-n <= step < n for step in steps):
-            raise UsageError(f"steps must be two of the {n} steps, each from {-n} to {n - 1}: got {self.steps}")
-        before, after = (step % n for step in steps)
-        return range(before, before + 1), range(after, after + 1)
+def read_blocks(
+    path: str | Path,
+    block: int | None,
+    u: str | Sequence[str] | None = None,
+    z: str | Path | Sequence[str] | None = None,
+    layout: str | tuple[str, str] | None = None,
+    steps: tuple[int, int] | None = None,
+    lead: int | None = None,
+    grid: Grid | UniformKind | None = None,
+    bounds: GivenBounds | None = None,
+    first: int = 0,
+    count: int | None = None,
+) -> Iterator[Samples]:
+    """What `read` reads, at most ``block`` pairs at a time, so that the whole need not fit into memory."""
+    if first < 0 or (count is not None and count < 1) or (block is not None and block < 1):
+        raise UsageError(f"first must not be negative, count and block at least 1: got {first}, {count} and {block}")
+    files = _files(Path(path))
+    is_npy = _start(files[0]).startswith(NPY)  # z is then no name but a file
+    outputs = _outputs(files[0], z) if is_npy else None
+    names = names_of(u, "u"), names_of(None if is_npy else z, "z")
+    options = Options(*names, layouts_of(layout), steps, lead, grid, bounds)
+    passed = 0
+    before: tuple[Grid, tuple[int, int]] | None = None
+    for file in files:
+        with _open(file, outputs) as contents:
+            selection = options.select(contents)
+            begin = max(0, first - passed)
+            end = selection.count if count is None else min(selection.count, first + count - passed)
+            for start in range(begin, end, block or selection.count):
+                part = selection.read(start, min(end, start + (block or end)))
+                if before is not None and not _are_alike(*before, part.grid, part.channels):
+                    raise DataError(f"{file} differs from the file before it in its channels or grid; read them apart")
+                before = part.grid, part.channels
+                yield part
+            passed += selection.count
+        if count is not None and passed >= first + count:
+            break
+    if passed < first + (count or 1):
+        raise UsageError(f"first and count ask for pairs {first} to {first + (count or 1) - 1}: {path} holds {passed}")
 
 
-@dataclass(frozen=True)
-class _Field:
-    """An array and what its axes are."""
-
-    array: Array
-    layout: Layout
-
-    def read(self, space: Layout, samples: slice, times: slice) -> np.ndarray:
-        """Its values as (b, t, c, *space), read from the file now."""
-        index = tuple({"b": samples, "t": times}.get(letter, slice(None)) for letter in self.layout)
-        return channels_first(as_floats(self.array[index]), self.layout, space)
-
-
-@dataclass(frozen=True)
-class _Selection:
-    """The pairs of an open file; reading any of them touches only what they need."""
-
-    path: Path
-    u: list[_Field]
-    z: list[_Field]
-    space: Layout
-    extent: dict[str, int]
-    times: tuple[range, range]
-    grid: Grid
-
-    @property
-    def count(self) -> int:
-        """How many pairs there are."""
-        return self.extent.get("b", 1) * len(self.times[0])
-
-    def read(self, begin: int, end: int) -> Samples:
-        """The pairs begin, ..., end - 1; those of one trajectory follow each other."""
-        per_sample = len(self.times[0])
-        samples = slice(begin // per_sample, -(-end // per_sample))
-        n_samples = samples.stop - samples.start
-        values = []
-        for fields, times in zip((self.u, self.z), self.times, strict=True):
-            self._check_memory(fields, n_samples * per_sample)
-            parts = [field.read(self.space, samples, slice(times.start, times.stop)) for field in fields]
-            shape = tuple(self.extent[letter] for letter in self.space)
-            whole = [np.broadcast_to(part, (n_samples, per_sample, part.shape[2], *shape)) for part in parts]
-            joined = np.concatenate(whole, axis=2).reshape(n_samples * per_sample, -1, *shape)
-            skipped = begin - samples.start * per_sample
-            values.append(torch.from_numpy(np.ascontiguousarray(joined[skipped : skipped + end - begin])))
-        dtype = torch.promote_types(values[0].dtype, values[1].dtype)
-        u, z = (one.to(dtype) for one in values)
-        return Samples(u, z, self.grid)
-
-    def _check_memory(self, fields: list[_Field], count: int) -> None:
-        """Room for so many states, and for a copy while their axes are moved."""
-        stored = sum(prod(field.array.shape) * max(4, field.array.dtype.itemsize) for field in fields)
-        states = self.extent.get("b", 1) * self.extent.get("t", 1)
-        check_memory(2 * stored * count // states, self.path)
+def _are_alike(grid: Grid, channels: tuple[int, int], other: Grid, others: tuple[int, int]) -> bool:
+    """Whether the pairs of two files go together."""
+    return channels == others and (grid is other or torch.equal(grid.points, other.points))
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
+        from operformer.data.manifest import MANIFEST
+
+        if (path / MANIFEST).is_file():
+            raise DataError(f"{path} is a finished set of pairs; open it with operformer.data.store.open_pairs")
         found = sorted(one for one in path.iterdir() if one.suffix in HDF5_SUFFIXES)
         if not found:
             raise DataError(f"{path} is a folder without .hdf5 files; give one that has some, or a file")
@@ -318,24 +161,3 @@ def _start(path: Path) -> bytes:
     if not start:
         raise DataError(f"{path} is empty; restore it from a copy")
     return start
-
-
-def _names(given: object, which: str) -> tuple[str, ...]:
-    if given is None:
-        return ()
-    names = (given,) if isinstance(given, str | Path) else tuple(given) if isinstance(given, list | tuple) else ()
-    if not names or not all(isinstance(name, str) for name in names):
-        raise UsageError(f"{which} must be the name of an array, or several: got {given!r}")
-    return names
-
-
-def _layouts(layout: str | tuple[str, str] | None) -> tuple[Layout, Layout] | None:
-    if layout is None:
-        return None
-    both = (layout, layout) if isinstance(layout, str) else tuple(layout)
-    if len(both) != 2:
-        raise UsageError(f'layout must be one text such as "b c x y", or one for u and one for z: got {layout!r}')
-    parsed = parse(both[0]), parse(both[1])
-    if space_of(parsed[0]) != space_of(parsed[1]):
-        raise UsageError(f"u and z must have the same axes of space: got {both[0]!r} and {both[1]!r}")
-    return parsed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import h5py
 import numpy as np
 
 from operformer.data.reading.contents import Array, Contents, UniformKind, shown
@@ -18,26 +19,39 @@ ORDERS = ("t0_fields", "t1_fields", "t2_fields")
 
 def well_contents(file: Contents, groups: Any) -> Contents | None:
     """What an HDF5 file means if it is one of The Well's, else None. ``groups`` is the open file."""
-    if not {"dimensions", *ORDERS} <= set(groups) or "spatial_dims" not in groups["dimensions"].attrs:
+    if not {"dimensions", *ORDERS} <= set(groups):
+        return None
+    for name in ("dimensions", *ORDERS, "boundary_conditions"):
+        _check_own(file, groups, name)
+    if "spatial_dims" not in groups["dimensions"].attrs:
         return None
     dims = _texts(groups["dimensions"].attrs["spatial_dims"])
     if not 1 <= len(dims) <= 3:
         raise DataError(f"{file.path} has {len(dims)} dimensions of space; 1, 2 or 3 are read")
+    if "dimensions/points" in file.arrays:
+        raise DataError(f"{file.path} is one of several files of a set on scattered points; open their folder")
     letters = dict(zip(dims, "xyz", strict=False))
     arrays: dict[str, Array] = {}
     layouts = {}
     for order, group in enumerate(ORDERS):
         for name in _texts(groups[group].attrs.get("field_names", list(groups[group]))):
             arrays[name], layouts[name] = _field(file, groups, f"{group}/{name}", letters, order)
-    changing = tuple(name for name in arrays if "t" in layouts[name])
-    if not changing:
-        raise DataError(f"{file.path} has no field that changes in time; name arrays with u= and z=")
-    # What the later state depends on is the earlier one and the fields that do not change.
-    u = (*changing, *(name for name in arrays if name not in changing))
+    u, z = _pair(file, {name: (array, layouts[name]) for name, array in arrays.items()})
     axes = {letter: _axis(file, dim) for dim, letter in letters.items()}
-    periodic = _periodic(groups)
-    kinds: dict[str, UniformKind] = {letter: "periodic" for dim, letter in letters.items() if dim in periodic}
-    return Contents(file.path, {**arrays, **file.arrays}, file.refused, u, changing, layouts, axes, kinds)
+    periodic = _periodic(file, groups)
+    walls: tuple[UniformKind, ...] = ("nodes", "cells")
+    kinds = {letter: (("periodic",) if dim in periodic else walls) for dim, letter in letters.items()}
+    return Contents(file.path, {**arrays, **file.arrays}, file.refused, u, z, layouts, axes, kinds)
+
+
+def _pair(file: Contents, fields: dict[str, tuple[Array, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a later state depends on is an earlier one and what does not change; with one state, only the latter."""
+    changing = tuple(name for name, (_, layout) in fields.items() if "t" in layout)
+    fixed = tuple(name for name in fields if name not in changing)
+    times = {array.shape[layout.split().index("t")] for array, layout in fields.values() if "t" in layout}
+    if not changing or (times == {1} and not fixed):
+        raise DataError(f"{file.path} has no field at two times, so nothing to predict; name arrays with u= and z=")
+    return (fixed if times == {1} else (*changing, *fixed)), changing
 
 
 def _field(file: Contents, groups: Any, path: str, letters: dict[str, str], order: int) -> tuple[Array, str]:
@@ -65,15 +79,25 @@ def _axis(file: Contents, dim: str) -> np.ndarray:
     return rows[0]
 
 
-def _periodic(groups: Any) -> set[str]:
+def _periodic(file: Contents, groups: Any) -> set[str]:
     """The dimensions that some boundary condition calls periodic."""
     found: set[str] = set()
     conditions = groups.get("boundary_conditions", {})
     for name in conditions:
+        _check_own(file, conditions, name)
         attributes = conditions[name].attrs
         if str(attributes.get("bc_type", "")).upper() == "PERIODIC":
             found |= set(_texts(attributes.get("associated_dims", [])))
     return found
+
+
+def _check_own(file: Contents, group: Any, name: str) -> None:
+    """Refuse a link, which may lead out of the file."""
+    link = group.get(name, getlink=True)
+    if link is not None and not isinstance(link, h5py.HardLink):
+        raise DataError(
+            f"{file.path}: {shown(name)} is a link; only what lies in the file itself is read, copy it there"
+        )
 
 
 def _texts(values: Any) -> list[str]:

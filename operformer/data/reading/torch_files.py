@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import torch
 from operformer.data.reading.contents import LARGEST_RATIO, Array, Contents, refusing_damage, shown
 from operformer.errors import DataError
 
-LONGEST_PICKLE = 4 * 2**20
+LONGEST_PICKLE = 2**20  # some thousand tensors
 _STORAGES = {
     "DoubleStorage": torch.float64,
     "FloatStorage": torch.float32,
@@ -80,15 +81,18 @@ class _Archive:
     def pickle(self) -> bytes:
         if self._root + "byteorder" in self._members and self.member("byteorder") != b"little":
             raise DataError(f"{self.path} was written on a big-endian machine; save it again on another")
+        if self.stored_size("data.pkl") > LONGEST_PICKLE:
+            raise DataError(f"{self.path} has a pickle too long for tensors alone; save fewer at a time, or an .npz")
         return self.member("data.pkl")
 
     def member(self, name: str) -> bytes:
+        self.stored_size(name)
         return self._archive.read(self._root + name)
 
     def stored_size(self, name: str) -> int:
         info = self._members.get(self._root + name)
         if info is None or info.compress_type != zipfile.ZIP_STORED or info.file_size > self.size:
-            raise DataError(f"{self.path} has no whole storage {shown(name)}; it is damaged, restore it from a copy")
+            raise DataError(f"{self.path} has no {shown(name)} as torch.save writes it; it is damaged, restore it")
         return info.file_size
 
 
@@ -118,9 +122,13 @@ class _Tensor:
         return torch.empty(0, dtype=exact).numpy().dtype
 
     def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        return self._values[index]
+
+    @cached_property
+    def _values(self) -> np.ndarray:
         raw = bytearray(self.storage.archive.member(f"data/{self.storage.key}"))
         values = torch.frombuffer(raw, dtype=self.storage.dtype).as_strided(self.shape, self.strides, self.offset)
-        return (values.float() if self.storage.dtype == torch.bfloat16 else values).numpy()[index]
+        return (values.float() if self.storage.dtype == torch.bfloat16 else values).numpy()
 
 
 @dataclass(frozen=True)
@@ -142,10 +150,7 @@ class _Machine:
         self._memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        content = self._archive.pickle()
-        if len(content) > LONGEST_PICKLE:
-            raise self._refusal(f"its pickle has {len(content)} bytes")
-        for opcode, argument, _ in pickletools.genops(content):
+        for opcode, argument, _ in pickletools.genops(self._archive.pickle()):
             if opcode.name == "STOP":
                 return self._stack.pop()
             if opcode.name in _LITERALS:
@@ -244,7 +249,8 @@ class _Machine:
         reach = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         bytes_claimed = prod(shape) * storage.dtype.itemsize
         if (prod(shape) and reach >= storage.count) or bytes_claimed > LARGEST_RATIO * self._archive.size:
-            raise self._refusal(f"a tensor of shape {shape} reaches outside its storage of {storage.count} numbers")
+            size = shown(str(shape), quoted=False)
+            raise self._refusal(f"a tensor of shape {size} reaches outside its storage of {storage.count} numbers")
         return _Tensor(storage, offset, shape, strides)
 
     def _fail(self) -> Any:

@@ -38,6 +38,18 @@ def test_ends_that_are_not_round_are_nodes_unless_told_otherwise(tmp_path):
     same(read(tmp_path, {"x": x}, "x", bounds=[(0.13, 0.834)]), Grid.uniform(11, [(0.13, 0.834)], "periodic"))
 
 
+def test_pixels_are_cells_and_indices_are_nodes(tmp_path):
+    same(read(tmp_path, {"x": np.arange(11) + 0.5}, "x"), Grid.uniform(11, [(0, 11)], "cells"))
+    same(read(tmp_path, {"x": np.arange(11)}, "x"), Grid.uniform(11, [(0, 10)]))
+
+
+def test_many_points_in_single_precision(tmp_path):
+    x = (2 * pi * np.arange(16384) / 16384).astype(np.float32)
+    same(read(tmp_path, {"x": x}, "x"), Grid.uniform(16384, [(0, 2 * pi)], "periodic"))
+    bent = np.linspace(0, 1, 101) + 0.002 * np.sin(np.linspace(0, pi, 101))
+    assert read(tmp_path, {"x": bent}, "x").kind == "rectilinear"
+
+
 def test_other_spacings_are_kept(tmp_path):
     x = np.array([0.0, 0.1, 0.4, 1.0])
     same(read(tmp_path, {"x": x}, "x"), Grid.rectilinear(x))
@@ -107,7 +119,7 @@ def test_without_coordinates_the_user_says_where(tmp_path):
     assert operformer.read(path, grid=own).grid is own
     with pytest.raises(DataError, match=r"values of shape \(7,\): the grid has \(8,\)"):
         operformer.read(path, grid=Grid.uniform(8), layout="b x")
-    with pytest.raises(UsageError, match="kind must be"):
+    with pytest.raises(UsageError, match="grid must be"):
         operformer.read(path, grid="knots")
 
 
