@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from operformer.problems import Pairs, Problem
 
 console = Console(highlight=False, markup=False)
+Names = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
+Numbers = Annotated[tuple[float, ...], Parameter(consume_multiple=True, negative="")]
 Constant = Annotated[str, Parameter(help="Changed constants of the law, such as tau=3 n_modes=256.")]
 
 
@@ -91,11 +93,11 @@ def import_(
     path: Path,
     *,
     out: Path,
-    u: tuple[str, ...] = (),
-    z: tuple[str, ...] = (),
+    u: Names = (),
+    z: Names = (),
     layout: str | None = None,
     grid: Literal["nodes", "cells", "periodic"] | None = None,
-    bounds: tuple[float, ...] = (),
+    bounds: Numbers = (),
     steps: tuple[int, int] | None = None,
     lead: int | None = None,
 ) -> None:
@@ -122,19 +124,15 @@ def import_(
     lead
         Pair every time step with the one so much later.
     """
-    from operformer.data.importing import store
-    from operformer.data.reading import read
+    from operformer.data.importing import import_pairs
     from operformer.data.summary import summarise
 
     if len(bounds) % 2:
         raise UsageError(f"bounds are pairs of numbers, a lower and an upper end for each axis: got {len(bounds)}")
     box = list(zip(bounds[::2], bounds[1::2], strict=True)) or None
-    names = (list(u) or None, (z[0] if len(z) == 1 else list(z)) or None)
-    samples = read(path, *names, layout=layout, steps=steps, lead=lead, grid=grid, bounds=box)
-    options = {"u": u, "z": z, "layout": layout, "grid": grid, "bounds": bounds, "steps": steps, "lead": lead}
-    origin = {"file": path.name, "options": {name: value for name, value in options.items() if value}}
-    store(samples, out, path.stem or "imported", origin)
-    for line in summarise(samples).lines():
+    inputs, outputs = list(u) or None, (z[0] if len(z) == 1 else list(z)) or None
+    stored = import_pairs(path, out, inputs, outputs, layout=layout, steps=steps, lead=lead, grid=grid, bounds=box)
+    for line in summarise(stored).lines():
         console.print(line, soft_wrap=True)
     console.print(f"imported: {out}; next: operformer inspect {out}", soft_wrap=True)
 

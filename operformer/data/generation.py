@@ -17,8 +17,8 @@ from typing import Literal, Protocol
 
 import torch
 
+from operformer.data.fields import Fields
 from operformer.data.manifest import MANIFEST, GridRecord, Header, Manifest, ShardRecord, decode, encode, header_of
-from operformer.data.shard import Fields
 from operformer.data.shard import encode as encode_shard
 from operformer.data.store import checksum
 from operformer.data.workers import in_processes

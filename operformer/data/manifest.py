@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from operformer.data.shard import Fields
+from operformer.data.fields import Fields
 from operformer.domain import Grid
 from operformer.domain.box import Bounds
 from operformer.domain.grid import Kind
@@ -92,9 +92,8 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Put manifest.json into the folder; from then on the set is whole."""
-        write_bytes(
-            folder / MANIFEST, encode({"header": asdict(self.header), "shards": [asdict(s) for s in self.shards]})
-        )
+        values = {"header": asdict(self.header), "shards": [asdict(shard) for shard in self.shards]}
+        write_bytes(folder / MANIFEST, encode(values))
 
     @staticmethod
     def read(folder: Path) -> Manifest:
@@ -104,10 +103,8 @@ class Manifest:
         try:
             shards = tuple(construct(ShardRecord, record, "shard") for record in values["shards"])
             manifest = Manifest(header_of(values["header"]), shards)
-            expected = [
-                stop - start for start, stop in map(manifest.header.shard_range, range(manifest.header.n_shards))
-            ]
-            if [shard.count for shard in shards] != expected:
+            header = manifest.header
+            if [shard.count for shard in shards] != [header.pairs_in(index) for index in range(header.n_shards)]:
                 raise ValueError("its shards do not add up to its pairs")
             if any(Path(shard.name).name != shard.name for shard in shards):
                 raise ValueError("a shard lies outside its folder")

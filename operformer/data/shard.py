@@ -12,7 +12,6 @@ The Well has no problems without time: an input that does not vary in it and an 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from operformer.data.fields import Fields
 from operformer.data.reading.contents import refusing_damage
 from operformer.data.reading.hdf5_files import open_array
 from operformer.domain import Grid
 from operformer.errors import DataError
 from operformer.problems.problem import Boundary, Samples
-
-
-@dataclass(frozen=True)
-class Fields:
-    """What the channels are called, when they hold, and what holds at the edge of D.
-
-    With ``times``, u's channel and z's are one field at these times.
-    """
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    times: tuple[float, ...] | None = None
-    boundary: Boundary = "open"
-    constants: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def series(self) -> str:
-        """The name of the one field: vorticity, if its moments are vorticity_0, vorticity_1, ..."""
-        return self.inputs[0].removesuffix("_0")
 
 
 def encode(samples: Samples, fields: Fields, title: str) -> bytes:

@@ -15,16 +15,18 @@ from collections.abc import Iterator
 from itertools import accumulate, groupby
 from math import prod
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import torch
 from torch import Tensor
 
 from operformer.data.manifest import MANIFEST, GridRecord, Manifest, ShardRecord
-from operformer.data.shard import Shard
 from operformer.domain import Grid
 from operformer.errors import DataError, UsageError
 from operformer.problems.problem import Samples
+
+if TYPE_CHECKING:
+    from operformer.data.shard import Shard
 
 OPEN_SHARDS = 8
 
@@ -114,6 +116,8 @@ class _Shelf:
 
     def shard(self, index: int) -> Shard:
         """An open shard."""
+        from operformer.data.shard import Shard  # brings h5py
+
         self.verify(index)
         if index not in self._open:
             record, header = self.manifest.shards[index], self.manifest.header

@@ -2,7 +2,8 @@
 
 omega_t = (d_yy - d_xx)(u v) + d_x d_y (u^2 - v^2) + nu Laplace omega - n cos(n y), u = psi_y, v = -psi_x,
 -Laplace psi = omega: the curl of Navier-Stokes with the force sin(n y) along x. The transport term written so takes two
-transforms there and two back. Wave numbers |k_j| < m on 3 m points a side: products of two functions do not alias.
+transforms there and two back. Wave numbers |k_j| < m on at least 3 m - 2 points a side: the product of two functions
+has no wave number that passes for one of these.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ TORUS = ((0.0, 2 * pi), (0.0, 2 * pi))
 class VorticityEquation:
     """The equation for ``n_modes`` = m, ``viscosity`` = nu and ``forcing`` = n; n = 0 is no force.
 
-    A state is the spectrum c_k of omega = sum_k c_k exp(i k . x), k_y >= 0: (batch, 3 m, m), complex128, zero for
-    |k_x| >= m.
+    A state is the spectrum c_k of omega = sum_k c_k exp(i k . x), k_y >= 0: (batch, n_points, m), complex128, zero
+    for |k_x| >= m.
     """
 
     n_modes: int
@@ -34,16 +35,24 @@ class VorticityEquation:
 
     @property
     def grid(self) -> Grid:
-        """The 3 m x 3 m points on which products are taken."""
-        return Grid.uniform((3 * self.n_modes,) * 2, bounds=TORUS, kind="periodic")
+        """The points on which products are taken."""
+        return Grid.uniform((self.n_points,) * 2, bounds=TORUS, kind="periodic")
+
+    @property
+    def n_points(self) -> int:
+        """The least even number from 3 m - 2 on that has no factor but 2, 3 and 5, where transforms are fast."""
+        n = 3 * self.n_modes - 2 + self.n_modes % 2
+        while _without_factors(n) > 1:
+            n += 2
+        return n
 
     def spectrum(self, omega: Tensor) -> Tensor:
-        """The state of values on `grid`, its mean removed: (batch, 3 m, 3 m) -> (batch, 3 m, m)."""
+        """The state of values on `grid`, its mean removed: (batch, n_points, n_points) -> (batch, n_points, m)."""
         table = _Table(self, omega.device)
         return table.spectrum(omega) * (table.scale * table.is_kept * (table.squares > 0))
 
     def read(self, spectrum: Tensor, grid: Grid) -> Tensor:
-        """omega on any grid, without error: (batch, 3 m, m) -> (batch, *shape)."""
+        """omega on any grid, without error: (batch, n_points, m) -> (batch, *shape)."""
         m = self.n_modes
         kept = torch.cat([spectrum[:, :m], spectrum[:, -(m - 1) :]], dim=1)
         k_x = torch.cat([torch.arange(m), torch.arange(-(m - 1), 0)]).to(spectrum.device)
@@ -97,7 +106,7 @@ class _Table:
 
     def __init__(self, equation: VorticityEquation, device: torch.device) -> None:
         m = equation.n_modes
-        self.n = 3 * m
+        self.n, self.m = equation.n_points, m
         k_x = torch.fft.fftfreq(self.n, 1 / self.n, dtype=torch.float64, device=device)[:, None]
         k_y = torch.arange(m, dtype=torch.float64, device=device)
         self.squares = k_x.square() + k_y.square()
@@ -119,9 +128,17 @@ class _Table:
 
     def spectrum(self, values: Tensor) -> Tensor:
         """The coefficients times n^2."""
-        return torch.fft.fft(torch.fft.rfft(values, dim=-1)[..., : self.n // 3], dim=-2)
+        return torch.fft.fft(torch.fft.rfft(values, dim=-1)[..., : self.m], dim=-2)
 
     def transport_and_force(self, c: Tensor) -> Tensor:
         u, v = self.values(c * self.to_u), self.values(c * self.to_v)
         products = torch.addcmul(self.force, self.spectrum(u * v), self.of_uv)
         return products.addcmul_(self.spectrum(u.square_().addcmul_(v, v, value=-1.0)), self.of_difference)
+
+
+def _without_factors(n: int) -> int:
+    """n without its factors 2, 3 and 5."""
+    for factor in (2, 3, 5):
+        while n % factor == 0:
+            n //= factor
+    return n
