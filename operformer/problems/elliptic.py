@@ -38,12 +38,13 @@ def solve_darcy(a: Tensor, f: Tensor, grid: Grid) -> Solution:
     f is (n_1, n_2) or (batch, n_1, n_2). Relative residuals are at most 1e-10, or it is an error.
     """
     _check(a, f, grid)
-    f = f.to(a).expand_as(a)
     inside = (slice(None),) + (slice(1, -1) if grid.kind == "nodes" else slice(None),) * 2
     scaling = _scaling(a, [_local_means(axis) for axis in grid.to(a.device).axes or ()])[inside]
-    solution = _conjugate_gradients(_Stencil(a, grid), f[inside], _Preconditioner(_Poisson(grid, a), scaling))
+    f = f.to(a).expand_as(a)[inside]
+    size = _or_one(f.abs().amax((1, 2), keepdim=True))  # the preconditioner's float32 ends at 1e38
+    solution = _conjugate_gradients(_Stencil(a, grid), f / size, _Preconditioner(_Poisson(grid, a), scaling))
     z = torch.zeros_like(a)
-    z[inside] = solution.z
+    z[inside] = solution.z * size
     return replace(solution, z=z)
 
 
@@ -80,7 +81,7 @@ def _conductivities(a: Tensor, k: int, is_node: bool) -> Tensor:
 def _conjugate_gradients(apply: _Stencil, f: Tensor, precondition: _Preconditioner) -> Solution:
     """A z = f for each of a batch; those that are done stand still."""
     z, r = torch.zeros_like(f), f.clone()
-    size = _norm(f)
+    size = _or_one(_norm(f))
     p = y = precondition(r)
     slope = _dot(r, y)
     iterations = torch.zeros(len(f), dtype=torch.long, device=f.device)
@@ -95,7 +96,7 @@ def _conjugate_gradients(apply: _Stencil, f: Tensor, precondition: _Precondition
         r = torch.addcmul(r, -step, q)
         y = precondition(r)
         slope, before = _dot(r, y), slope
-        p = torch.addcmul(y, (slope / before)[:, None, None], p)
+        p = torch.addcmul(y, torch.where(running, slope / before, 0.0)[:, None, None], p)
     residuals = _norm(f - apply(z)) / size
     if not bool((residuals <= RESIDUAL).all()):
         worst = int(torch.nan_to_num(residuals, nan=torch.inf).argmax())
@@ -168,6 +169,11 @@ def _norm(a: Tensor) -> Tensor:
     return torch.linalg.vector_norm(a, dim=(1, 2))
 
 
+def _or_one(size: Tensor) -> Tensor:
+    """The size to divide by: no source has a size of zero and a solution of zero."""
+    return torch.where(size > 0, size, 1.0)
+
+
 def _check(a: Tensor, f: Tensor, grid: Grid) -> None:
     if grid.kind not in ("nodes", "cells") or grid.dim != 2 or min(grid.shape) < 4:
         raise UsageError(f"Darcy's problem is solved on uniform nodes or cells, at least 4 by 4: got {grid}")
@@ -178,3 +184,6 @@ def _check(a: Tensor, f: Tensor, grid: Grid) -> None:
         raise UsageError(
             "the coefficient must be positive and finite everywhere; otherwise the problem is not elliptic"
         )
+    if tuple(f.shape) not in (tuple(a.shape), grid.shape) or not bool(torch.isfinite(f).all()):
+        expected = f"finite numbers of shape {grid.shape} or {tuple(a.shape)}"
+        raise UsageError(f"the source must be {expected}: got shape {tuple(f.shape)}, or NaN or infinity among them")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from operformer.domain import Grid
 from operformer.domain.basis import Basis, Cosine, Fourier
-from operformer.domain.box import Bounds
+from operformer.domain.box import Bounds, checked_bounds
 from operformer.domain.expansion import axis_points, expand
 from operformer.errors import UsageError
 from operformer.problems.problem import check_draws, stream
@@ -46,6 +46,7 @@ class GaussianMeasure:
             raise UsageError(f"n_modes must be at least 2, since the mean is zero: got {self.n_modes}")
         if self.boundary not in _BASES:
             raise UsageError(f'boundary must be "neumann" or "periodic": got {self.boundary!r}')
+        checked_bounds(self.bounds, max(1, len(self.bounds)))
 
     def draw(self, count: int, seed: int = 0, first: int = 0, device: torch.device | str = "cpu") -> Tensor:
         """The coefficients sqrt(lambda_k) xi_k of the draws first, ..., first + count - 1: (count, size, ..., size)."""

@@ -9,7 +9,7 @@ has no wave number that passes for one of these.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import pi
+from math import inf, pi
 
 import torch
 from torch import Tensor
@@ -32,6 +32,14 @@ class VorticityEquation:
     n_modes: int
     viscosity: float
     forcing: int = 4
+
+    def __post_init__(self) -> None:
+        if self.n_modes < 2:
+            raise UsageError(f"n_modes must be at least 2: got {self.n_modes}")
+        if not 0 <= self.viscosity < inf:
+            raise UsageError(f"viscosity must not be negative, and finite: got {self.viscosity}")
+        if not 0 <= self.forcing < self.n_modes:
+            raise UsageError(f"forcing must be a wave number below n_modes: got {self.forcing} and {self.n_modes}")
 
     @property
     def grid(self) -> Grid:
@@ -94,11 +102,11 @@ class VorticityEquation:
         return c
 
     def tail(self, spectrum: Tensor) -> Tensor:
-        """The largest |c_k| of the outermost eighth of the wave numbers over the largest of all: (batch,)."""
+        """The largest |c_k| with |k| >= 7/8 m over the largest of all: (batch,)."""
         size = spectrum.abs()
-        squares = _Table(self, spectrum.device).squares
-        outermost = (squares.sqrt() >= 0.875 * self.n_modes) & (squares.sqrt() < self.n_modes)
-        return (size * outermost).amax((1, 2)) / size.amax((1, 2))
+        outermost = _Table(self, spectrum.device).squares.sqrt() >= 0.875 * self.n_modes
+        largest = size.amax((1, 2))
+        return (size * outermost).amax((1, 2)) / torch.where(largest > 0, largest, 1.0)  # no flow has no tail
 
 
 class _Table:
@@ -119,7 +127,7 @@ class _Table:
         self.of_uv = (k_x.square() - k_y.square()) * self.is_kept * self.scale
         self.of_difference = -(k_x * k_y) * self.is_kept * self.scale
         self.force = torch.zeros_like(self.to_u)
-        if 0 < equation.forcing < m:
+        if equation.forcing:
             self.force[0, equation.forcing] = -0.5 * equation.forcing
 
     def values(self, spectrum: Tensor) -> Tensor:
