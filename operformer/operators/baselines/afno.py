@@ -1,0 +1,128 @@
+"""The adaptive Fourier neural operator of Guibas et al. (2022), the baseline of Section 6.2, without patches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import relu, softshrink
+
+from operformer.domain import Grid
+from operformer.errors import UsageError
+from operformer.operators.baselines.uniform import check_uniform, with_coordinates
+from operformer.operators.operator import Operator, constructor_settings
+
+
+class AFNO(Operator):
+    """z = W_out B_L ... B_1 (W_in (u, x) + e), e(x_i) a learnable vector for each of the points.
+
+    Because of e it is bound to the ``shape`` it was made for; its thresholds and its FFT are of that resolution, too.
+    Good values: the defaults, which are the paper's, and ``n_blocks`` that divides the width.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        in_channels: int,
+        out_channels: int,
+        hidden_channels: int = 128,
+        n_layers: int = 4,
+        n_blocks: int = 8,
+        threshold: float = 0.01,
+    ) -> None:
+        settings = constructor_settings(locals())
+        if isinstance(shape, int) or any(not isinstance(n, int) or n < 2 for n in shape):
+            raise UsageError(f"shape must be the number of points along each axis, such as (64, 64): got {shape!r}")
+        super().__init__(len(shape), in_channels, out_channels, settings)
+        if n_blocks < 1 or hidden_channels % n_blocks:
+            raise UsageError(f"n_blocks must divide hidden_channels: got {n_blocks} and {hidden_channels}")
+        if not threshold >= 0:
+            raise UsageError(f"threshold must not be negative: got {threshold}")
+        self.shape = tuple(shape)
+        self.lift = nn.Linear(in_channels + self.dim, hidden_channels)
+        self.embedding = nn.Parameter(0.02 * torch.randn(*self.shape, hidden_channels))
+        self.layers = nn.ModuleList(AFNOLayer(hidden_channels, n_blocks, threshold) for _ in range(n_layers))
+        self.head = nn.Linear(hidden_channels, out_channels, bias=False)
+
+    def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
+        """The operator in normalised units; see `Operator.forward`."""
+        check_uniform("AFNO", grid, query)
+        if grid.shape != self.shape:
+            own = " x ".join(map(str, self.shape))
+            raise UsageError(f"this AFNO is bound to {own} points by its positional embedding: got {grid}")
+        v = self.lift(with_coordinates(self, u, grid).movedim(1, -1)) + self.embedding
+        for layer in self.layers:
+            v = layer(v)
+        return self.head(v).movedim(-1, 1)
+
+
+class AFNOLayer(nn.Module):
+    """w = v + F(LayerNorm v);  v <- w + MLP(LayerNorm w), the MLP four times as wide inside."""
+
+    def __init__(self, channels: int, n_blocks: int, threshold: float) -> None:
+        super().__init__()
+        self.norm_1 = nn.LayerNorm(channels)
+        self.mixing = SpectralMLP(channels, n_blocks, threshold)
+        self.norm_2 = nn.LayerNorm(channels)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(channels, 4 * channels), nn.GELU(), nn.Linear(4 * channels, channels)
+        )
+
+    def forward(self, v: Tensor) -> Tensor:
+        """(batch, *shape, channels) -> the same."""
+        v = v + self.mixing(self.norm_1(v))
+        return v + self.feed_forward(self.norm_2(v))
+
+
+class SpectralMLP(nn.Module):
+    """F(v) = v + Re sum_k c_k S(W_2 relu(W_1 v^_k + b_1) + b_2) e^{2 pi i k . x}, v^ the unitary DFT of v.
+
+    k_d runs from 0 to n_d / 2, with c_k = 1 at both ends and 2 between, as the transform of a real function has it. W_1
+    and W_2 are complex, the same for all k, and block-diagonal; relu and the soft threshold S act on real and imaginary
+    parts. Weights are real pairs.
+    """
+
+    def __init__(self, channels: int, n_blocks: int, threshold: float) -> None:
+        super().__init__()
+        size = channels // n_blocks
+        self.threshold = threshold
+        self.weight_1 = nn.Parameter(0.02 * torch.randn(2, n_blocks, size, size))
+        self.bias_1 = nn.Parameter(0.02 * torch.randn(2, n_blocks, size))
+        self.weight_2 = nn.Parameter(0.02 * torch.randn(2, n_blocks, size, size))
+        self.bias_2 = nn.Parameter(0.02 * torch.randn(2, n_blocks, size))
+
+    def forward(self, v: Tensor) -> Tensor:
+        """(batch, *shape, channels) -> the same."""
+        axes = tuple(range(1, v.ndim - 1))
+        spectrum = torch.fft.rfftn(v, dim=axes, norm="ortho").unflatten(-1, self.bias_1.shape[1:])
+        real, imaginary = _complex_linear(spectrum.real, spectrum.imag, self.weight_1, self.bias_1)
+        real, imaginary = _complex_linear(relu(real), relu(imaginary), self.weight_2, self.bias_2)
+        shrunk = torch.complex(softshrink(real, self.threshold), softshrink(imaginary, self.threshold)).flatten(-2)
+        return v + _synthesis(shrunk, v.shape[1:-1])
+
+
+def _complex_linear(real: Tensor, imaginary: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """(x + i y)(A + i B) + a + i b, block by block: (..., blocks, size) twice -> the same twice."""
+
+    def times(x: Tensor, part: int) -> Tensor:
+        return torch.einsum("...ki,kio->...ko", x, weight[part])
+
+    return (
+        times(real, 0) - times(imaginary, 1) + bias[0],
+        times(imaginary, 0) + times(real, 1) + bias[1],
+    )
+
+
+def _synthesis(spectrum: Tensor, shape: Sequence[int]) -> Tensor:
+    """Re sum_k c_k z_k e^{2 pi i k . x} over half a spectrum that nothing made symmetric.
+
+    What irfftn does with such a spectrum is not the same on every device, so only the last axis is left to it, and only
+    with real numbers at both ends.
+    """
+    if len(shape) > 1:
+        spectrum = torch.fft.ifftn(spectrum, dim=tuple(range(1, len(shape))), norm="ortho")
+    along, n = len(shape), shape[-1]
+    is_end = torch.arange(n // 2 + 1, device=spectrum.device) * 2 % n == 0
+    kept = torch.where(is_end.unsqueeze(-1), torch.complex(spectrum.real, torch.zeros_like(spectrum.real)), spectrum)
+    return torch.fft.irfft(kept, n=n, dim=along, norm="ortho")

@@ -1,0 +1,24 @@
+"""What the baselines of Fourier type share: they know uniform grids only, and read the coordinates as channels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from operformer.domain import Grid
+from operformer.errors import UsageError
+from operformer.operators.operator import Operator
+from operformer.operators.patched import refuse_query
+
+
+def check_uniform(name: str, grid: Grid, query: Grid | None) -> None:
+    """Refuse points that are not equispaced, and output elsewhere than on them."""
+    refuse_query(query, name)
+    if grid.kind not in ("nodes", "cells", "periodic"):
+        raise UsageError(f"{name} takes uniform grids only, its FFT knows no others: got {grid}; use a TNO or a FANO")
+
+
+def with_coordinates(operator: Operator, u: Tensor, grid: Grid) -> Tensor:
+    """(u(x), x) as channels: (batch, c, *shape) -> (batch, c + d, *shape)."""
+    x = operator.position(grid).T.unflatten(1, grid.shape)
+    return torch.cat([u, x.expand(len(u), *x.shape)], 1)

@@ -1,0 +1,144 @@
+"""FNO against neuraloperator itself; what is said where neuraloperator is not installed."""
+
+import builtins
+import copy
+import warnings
+
+import pytest
+import torch
+
+from operformer import Grid, load
+from operformer.errors import ResourceError, UsageError
+from operformer.operators.baselines import FNO
+
+
+@pytest.fixture(scope="module")
+def neuralop():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("neuralop")
+
+
+def pair(neuralop, dim, n_modes, dtype=torch.float32):
+    """neuraloperator's own FNO, with its own grid, and ours with the same weights."""
+    torch.manual_seed(0)
+    theirs = neuralop.models.FNO(n_modes=n_modes, in_channels=2, out_channels=3, hidden_channels=5, n_layers=2)
+    ours = FNO(dim, 2, 3, hidden_channels=5, n_layers=2, n_modes=n_modes)
+    weights = {f"network.{name}": t for name, t in theirs.state_dict().items() if name != "_metadata"}
+    for k in range(2):
+        complex_weight = weights.pop(f"network.fno_blocks.convs.{k}.weight.tensor")
+        weights[f"spectral.{k}"] = torch.view_as_real(complex_weight)
+    missing, unexpected = ours.load_state_dict(weights, strict=False)
+    assert not unexpected
+    assert all(name.startswith(("input_", "output_", "domain_")) for name in missing)
+    if dtype == torch.float64:
+        ours = ours.double()
+        complex_double = {name: t.to(torch.complex128) for name, t in theirs.named_parameters() if t.is_complex()}
+        with warnings.catch_warnings():  # torch: casting complex values to real
+            warnings.simplefilter("ignore")
+            theirs = theirs.double()
+        for name, values in complex_double.items():
+            theirs.get_submodule(name.rpartition(".")[0]).tensor = torch.nn.Parameter(values)
+    return theirs, ours
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("n_modes", "shape"), [((4,), (11,)), ((6, 4), (8, 10)), ((6, 4), (12, 7)), ((2, 4, 2), (4, 6, 5))], ids=str
+)
+def test_it_is_neuraloperators_fno(neuralop, n_modes, shape, dtype):
+    """Their grid embedding has the points of a periodic grid of the unit cube."""
+    theirs, ours = pair(neuralop, len(shape), n_modes, dtype)
+    u = torch.randn(2, 2, *shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+    found = ours(u, Grid.uniform(shape, kind="periodic"))
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, theirs(u), rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_are_neuraloperators(neuralop):
+    theirs, ours = pair(neuralop, 2, (4, 4))
+    u = torch.randn(1, 2, 6, 8, generator=torch.Generator().manual_seed(1))
+    ours(u, Grid.uniform((6, 8), kind="periodic")).square().sum().backward()
+    theirs(u).square().sum().backward()
+    for k, conv in enumerate(theirs.fno_blocks.convs):
+        torch.testing.assert_close(
+            ours.spectral[k].grad, torch.view_as_real(conv.weight.tensor.grad), rtol=1e-4, atol=1e-5
+        )
+    torch.testing.assert_close(
+        ours.network.lifting.fcs[0].weight.grad, theirs.lifting.fcs[0].weight.grad, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_band_limited_functions_look_the_same_on_two_grids(neuralop):
+    """One linear layer on functions whose modes both grids hold; neuraloperator's rounding is complex64's."""
+    torch.manual_seed(0)
+    operator = FNO(2, 1, 1, hidden_channels=6, n_layers=1, n_modes=6).double()
+    with torch.no_grad():
+        operator.network.lifting.fcs[0].weight[:, 1:] = 0  # coordinates are not periodic
+        operator.network.lifting.fcs[0].weight *= 0.1  # nor is GELU(band-limited) band-limited
+    outputs = []
+    for n in (24, 48):
+        grid = Grid.uniform((n, n), kind="periodic")
+        x, y = (2 * torch.pi * grid.points).unbind(-1)
+        outputs.append(operator((torch.sin(x) * torch.cos(2 * y))[None, None], grid))
+    torch.testing.assert_close(outputs[0], outputs[1][..., ::2, ::2], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_saved_and_loaded(neuralop, dtype, tmp_path):
+    torch.manual_seed(0)
+    operator = FNO(2, 1, 2, hidden_channels=6, n_layers=2, n_modes=(4, 6)).to(dtype)
+    operator.input_mean.fill_(0.5)
+    operator.save_pretrained(tmp_path)
+    grid = Grid.uniform((8, 9), kind="cells")
+    u = torch.randn(1, 1, 8, 9, dtype=dtype)
+    for other in (load(tmp_path), copy.deepcopy(operator)):
+        torch.testing.assert_close(other(u, grid), operator(u, grid), rtol=0, atol=0)
+    assert not any(t.is_complex() for t in operator.state_dict().values())
+
+
+def test_what_it_refuses(neuralop):
+    operator = FNO(2, 1, 1, hidden_channels=4, n_layers=1, n_modes=4)
+    for grid in (Grid.rectilinear([0.0, 0.3, 1.0], [0.0, 1.0]), Grid.scattered(torch.rand(5, 2))):
+        with pytest.raises(UsageError, match="FNO takes uniform grids only"):
+            operator(torch.zeros(1, 1, *grid.shape), grid)
+    with pytest.raises(UsageError, match="odd number of points"):
+        operator(torch.zeros(1, 1, 7, 8), Grid.uniform((7, 8)))
+    with pytest.raises(UsageError, match="leave query= out"):
+        operator(torch.zeros(1, 1, 8, 8), Grid.uniform((8, 8)), query=Grid.uniform((4, 4)))
+    with pytest.raises(UsageError, match="n_modes must be at least 2"):
+        FNO(2, 1, 1, n_modes=(4, 4, 4))
+
+
+def test_neuraloperator_itself_is_wrong_on_odd_sizes(neuralop):
+    """Why odd sizes are refused; when this fails, neuraloperator was mended and the refusal can go."""
+    torch.manual_seed(0)
+    theirs = neuralop.models.FNO((6, 6), 1, 1, hidden_channels=8, n_layers=1, positional_embedding=None)
+    differences = {}
+    for n in (15, 16):
+        coarse, fine = (
+            theirs(torch.sin(2 * torch.pi * torch.arange(m) / m).expand(1, 1, 16, m).mT) for m in (n, 2 * n)
+        )
+        differences[n] = ((coarse - fine[..., ::2, :]).abs().max() / fine.abs().max()).item()
+    print(differences)
+    assert differences[16] < 1e-3
+    assert differences[15] > 1e-2
+
+
+def test_without_neuraloperator_the_command_is_named(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *arguments):
+        if name.startswith("neuralop"):
+            raise ModuleNotFoundError("No module named 'neuralop'")
+        return real(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ResourceError, match=r"pip install 'operformer\[baselines\]'"):
+        FNO(1, 1, 1)
+
+
+def test_warning_filters_stay_as_they_were(neuralop):
+    before = list(warnings.filters)
+    FNO(1, 1, 1, hidden_channels=4, n_layers=1, n_modes=4)
+    assert warnings.filters == before
