@@ -1,6 +1,7 @@
-"""The command line: demo, generate, import, inspect, train, evaluate, report.
+"""The command line: demo, generate, import, inspect, train, evaluate, certify, report.
 
-Exit codes: 0 done, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers diverged, 5 resource, 130/143 signals.
+Exit codes: 0 done, 1 a certificate that is not passed, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers
+diverged, 5 resource, 130/143 signals.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from rich.console import Console
 from rich.table import Table as Grille
 
 from operformer import __version__
+from operformer.commands.certificate import certify
 from operformer.commands.data import generate, import_, inspect
 from operformer.errors import OperformerError
 
@@ -126,6 +128,7 @@ def report(*runs: Path, out: Path | None = None) -> None:
 app.command(generate)
 app.command(import_, name="import")
 app.command(inspect)
+app.command(certify)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -135,8 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = [argument for argument in given if argument != "--debug"]
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        app(given, exit_on_error=False, print_error=False)
-        code = 0
+        code = app(given, exit_on_error=False, print_error=False) or 0
     except BaseException as error:
         if debug:
             traceback.print_exc()
