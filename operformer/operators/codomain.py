@@ -2,15 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
+from operformer.domain import Grid
 from operformer.domain.fourier import make_modes
-from operformer.domain.transform import Transform
+from operformer.domain.patches import make_patches
+from operformer.domain.transform import Transform, make_transform
 from operformer.errors import UsageError
 from operformer.operators.attention import check_heads
-from operformer.operators.integral import SpectralMixing, Spectrum
+from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift
+from operformer.operators.integral import BasisName, SpectralMixing, Spectrum, make_spectrum
+from operformer.operators.operator import Operator, constructor_settings
+from operformer.operators.patched import refuse_query
 from operformer.operators.patched_attention import average_patches, rounded
+
+
+class CodomainNO(Operator):
+    """G = T_out o E_L o T_in with attention between groups of ``token_channels`` channels, each a function on all of D.
+
+    Any grid will do: D is one patch, and a token is its coefficients. Good values: 8 tokens, 12 modes, and the cosine
+    basis where D is not periodic.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        n_modes: int | Sequence[int],
+        in_channels: int,
+        out_channels: int,
+        hidden_channels: int = 128,
+        n_layers: int = 4,
+        n_heads: int = 1,
+        token_channels: int = 16,
+        basis: BasisName = "fourier",
+    ) -> None:
+        settings = constructor_settings(locals())
+        super().__init__(dim, in_channels, out_channels, settings)
+        self.spectrum = make_spectrum(basis, False, n_modes, (1,) * dim)
+        self.lift = PointwiseLift(in_channels, dim, hidden_channels)
+        self.layers = nn.ModuleList(
+            EncoderLayer(CodomainAttention(hidden_channels, token_channels, n_heads, self.spectrum), hidden_channels)
+            for _ in range(n_layers)
+        )
+        self.head = PointwiseHead(hidden_channels, out_channels)
+
+    def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
+        """The operator in normalised units; see `Operator.forward`."""
+        refuse_query(query, "CodomainNO")
+        patches = make_patches(grid, (1,) * self.dim)
+        measure = make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, u)
+        x = self.position(grid)
+        v = patches.split(self.lift(u.flatten(2).transpose(1, 2), x).unflatten(1, grid.shape))
+        for layer in self.layers:
+            v = layer(v, measure)
+        return self.head(patches.join(v), x).movedim(-1, 1)
 
 
 class CodomainAttention(nn.Module):
@@ -32,8 +80,10 @@ class CodomainAttention(nn.Module):
         self.mixing = SpectralMixing(spectrum, token_channels, 3 * token_channels)
         self.merge = nn.Linear(token_channels, token_channels)
 
-    def forward(self, v: Tensor, transform: Transform) -> Tensor:
-        """(batch, 1, *points, channels) on one patch, which is D, -> the same."""
+    def forward(self, v: Tensor, transform: Transform, source: Tensor | None = None) -> Tensor:
+        """(batch, 1, *points, channels) on one patch, which is D, -> the same; there is nothing else to attend to."""
+        if source is not None:
+            raise UsageError("codomain attention is between the channels of one function: leave source out")
         modes, batch = self.modes, len(v)
         coefficients = transform.analyse(v)[:, 0].unflatten(-1, (-1, self.token_channels))
         tokens = coefficients.transpose(1, 2).flatten(0, 1)

@@ -12,6 +12,7 @@ from torch import Tensor
 from operformer.errors import DataError, UsageError
 from operformer.files import read_bytes, read_json
 from operformer.operators.baselines import AFNO, FNO, GalerkinTransformer
+from operformer.operators.codomain import CodomainNO
 from operformer.operators.fano import FANO
 from operformer.operators.operator import Operator
 from operformer.operators.tno import TNO, UniversalTNO
@@ -25,6 +26,7 @@ OPERATORS: dict[str, type[Operator]] = {
     "ViTNO": ViTNO,
     "FANO": FANO,
     "Transformer": Transformer,
+    "CodomainNO": CodomainNO,
     "FNO": FNO,
     "AFNO": AFNO,
     "GalerkinTransformer": GalerkinTransformer,

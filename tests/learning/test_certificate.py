@@ -12,6 +12,7 @@ from operformer.learning.certificate import UniformOnly, certify
 from operformer.learning.probes import domain_of, kind_for, problem_probes, resolution_for, smooth_probes
 from operformer.learning.training import Training, train
 from operformer.operators.baselines import AFNO, GalerkinTransformer
+from operformer.operators.codomain import CodomainNO
 from operformer.problems import ControlledODE
 
 NAMES = ["refine", "coarsen", "permute", "graded", "scattered"]
@@ -150,6 +151,8 @@ INVARIANT = {
     "FANO-1d": lambda: FANO((2,), 3, 1, 1, **SMALL),
     "FANO-cosine-1d": lambda: FANO((3,), 3, 1, 2, **SMALL, basis="cosine"),
     "FANO-2d": lambda: FANO((2, 2), 2, 1, 1, **SMALL, final_modes=4),
+    "CodomainNO-1d": lambda: CodomainNO(1, 3, 1, 1, 16, 2, token_channels=4, basis="cosine"),
+    "CodomainNO-2d": lambda: CodomainNO(2, 3, 1, 1, 16, 2, token_channels=4),
     "ViTNO-resample-2d": lambda: ViTNO((2, 2), 2, 1, 1, **SMALL, resample=True),
 }
 WEIGHTLESS = {

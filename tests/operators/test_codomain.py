@@ -11,7 +11,7 @@ from operformer.domain.basis import Cosine, ExtendedFourier, Fourier, Legendre
 from operformer.domain.patches import make_patches
 from operformer.domain.transform import make_transform
 from operformer.errors import UsageError
-from operformer.operators.codomain import CodomainAttention
+from operformer.operators.codomain import CodomainAttention, CodomainNO
 from operformer.operators.integral import Spectrum
 
 
@@ -121,3 +121,31 @@ def test_wrong_settings_are_refused_in_one_line(sizes, message):
     with pytest.raises(UsageError, match=message) as caught:
         CodomainAttention(*sizes, Spectrum(Fourier(), (2,)))
     assert "\n" not in str(caught.value)
+
+
+def test_the_operator_is_lift_attention_between_channels_and_head():
+    torch.manual_seed(2)
+    settings = {"hidden_channels": 6, "n_layers": 2, "n_heads": 1, "token_channels": 3, "basis": "cosine"}
+    operator = CodomainNO(2, (3, 2), 2, 1, **settings).double()
+    grid = Grid.uniform((5, 4), [(0.0, 1.1), (-2.0, 1.7)], "cells")
+    u = noise(1, 2, 5, 4)
+    _, transform, weights = on_d(grid, Cosine(), (3, 2))
+    x = operator.position(grid)
+    v = operator.lift(u.flatten(2).mT, x)
+    for layer in operator.layers:
+        attended, _ = by_definition(layer.attention, v.detach().reshape(1, 5, 4, 6), transform, weights)
+        v = layer.norm_1(v + torch.from_numpy(attended).reshape(1, 20, 6))
+        v = layer.norm_2(v + layer.feed_forward(v))
+    expected = operator.head(v, x).mT.unflatten(-1, (5, 4))
+    torch.testing.assert_close(operator(u, grid), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_what_the_operator_refuses():
+    operator = CodomainNO(1, 3, 1, 1, hidden_channels=4, n_layers=1, token_channels=2)
+    with pytest.raises(UsageError, match="leave query= out"):
+        operator(torch.zeros(1, 1, 5), Grid.uniform(5), query=Grid.uniform(7))
+    with pytest.raises(UsageError, match="token_channels must divide channels"):
+        CodomainNO(1, 3, 1, 1, hidden_channels=4, token_channels=3)
+    _, transform, _ = on_d(Grid.uniform(5), Fourier(), (2,))
+    with pytest.raises(UsageError, match="leave source out"):
+        make(Fourier(), (2,), 4, 2, 1)(noise(1, 1, 5, 4), transform, noise(1, 1, 5, 4))
