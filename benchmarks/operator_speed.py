@@ -1,6 +1,6 @@
-"""Training step and inference of TNO, ViTNO and FANO at the paper's sizes, beside their literal forms and FNO, one table.
+"""Training step and inference of TNO, ViTNO and FANO at the paper's sizes, beside their literal forms: one table.
 
-    python benchmarks/operator_speed.py [--scale toy|paper] [--operators TNO FANO] [--forms compiled eager literal fno]
+    python benchmarks/operator_speed.py [--scale toy|paper] [--operators TNO FANO] [--forms compiled eager literal]
         [--precisions full tf32 fp16] [--batch 0] [--out table.json]
 
 A step is forward, relative H1 loss, backward and a fused AdamW; times are medians, per sample. "H1" is the relative
@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from operformer import FANO, TNO, Grid, ViTNO, set_precision
+from operformer import FANO, TNO, ViTNO, set_precision
 from operformer.domain.quadrature import h1_norm
 from operformer.learning.loss import relative_h1
 from operformer.operators.literal_patched import as_literal
