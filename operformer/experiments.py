@@ -33,8 +33,13 @@ class Data:
     validation: int = 1000
     test: int = 1000
     seed: int = 0
+    coarser: tuple[int, ...] = ()  # resolutions to train on besides, from coarse to fine; see training.resolutions
 
     def __post_init__(self) -> None:
+        if list(self.coarser) != sorted({n for n in self.coarser if 1 <= n < self.resolution}):
+            raise UsageError(
+                f"data.coarser must rise to below data.resolution, {self.resolution}: got {list(self.coarser)}"
+            )
         for name in ("resolution", "train", "validation", "test"):
             if getattr(self, name) < 1:
                 raise UsageError(f"data.{name} must be at least 1: got {getattr(self, name)}")

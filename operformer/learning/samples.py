@@ -11,7 +11,6 @@ from operformer.errors import DataError, UsageError
 from operformer.operators import Operator
 from operformer.problems import Pairs
 
-
 BLOCK = 64  # pairs that are looked at together, so that a set on disk need not fit into memory
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +69,14 @@ class Operator(nn.Module, ABC):
         x = grid.points.reshape(-1, self.dim).to(self.domain_lower.device)
         return ((x - self.domain_lower.double()) / self.domain_extent.double()).to(self.domain_lower.dtype)
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write ``model.safetensors`` and ``config.json``; nothing in them can run."""
+    def save_pretrained(self, folder: str | Path, weights: Mapping[str, Tensor] | None = None) -> None:
+        """Write ``model.safetensors`` and ``config.json``; nothing in them can run.
+
+        ``weights`` take the place of its own, such as averaged ones or those that several processes share.
+        """
         folder = Path(folder)
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
-        write_bytes(folder / "model.safetensors", save(weights))
+        given = self.state_dict() if weights is None else weights
+        write_bytes(folder / "model.safetensors", save({k: t.detach().cpu().contiguous() for k, t in given.items()}))
         write_json(folder / "config.json", {"operator": type(self).__name__, "settings": self.settings})
 
     def _checked(self, u: Tensor, grid: Grid | None) -> Grid:

@@ -3,5 +3,6 @@
 from operformer.problems.controlled_ode import ControlledODE
 from operformer.problems.lorenz63 import Lorenz63
 from operformer.problems.problem import Pairs, Problem, Samples
+from operformer.problems.symmetry import Symmetry
 
-__all__ = ["ControlledODE", "Lorenz63", "Pairs", "Problem", "Samples"]
+__all__ = ["ControlledODE", "Lorenz63", "Pairs", "Problem", "Samples", "Symmetry"]

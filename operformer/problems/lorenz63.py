@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from operformer.errors import DivergedError, UsageError
+from operformer.problems.symmetry import Symmetry
 from operformer.problems.taylor import taylor
 from operformer.problems.time_domain import TimeProblem, check_horizon
 
@@ -54,6 +55,14 @@ class Lorenz63(TimeProblem):
     def out_channels(self) -> int:
         """One for each recovered component."""
         return len(self.recover)
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """(x, y, z) -> (-x, -y, z); the box of starts has it, too."""
+        signs = {"x": -1, "y": -1, "z": 1}
+        inputs = ("x", "y", "z") if self.initial else ("x",)
+        u_signs, z_signs = (tuple(signs[name] for name in names) for names in (inputs, self.recover))
+        return (Symmetry(u_signs=u_signs, z_signs=z_signs),)
 
     def _solve(self, draws: Sequence[np.random.Generator], times: Tensor) -> tuple[Tensor, Tensor]:
         starts = np.stack([draw.uniform(LOWEST_START, HIGHEST_START) for draw in draws], axis=1)

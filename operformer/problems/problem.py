@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, overload
+from typing import TYPE_CHECKING, Protocol, overload
 
 import numpy as np
 import torch
@@ -14,9 +14,12 @@ from torch import Tensor
 from operformer.domain import Grid
 from operformer.errors import UsageError
 
+if TYPE_CHECKING:
+    from operformer.problems.symmetry import Symmetry
+
 
 class Pairs(Protocol):
-    """Pairs (u, z) on one grid, in memory (`Samples`) or on disk: a slice is again pairs, chosen ones come to memory."""
+    """Pairs (u, z) on one grid, in memory (`Samples`) or on disk: a slice is again pairs, chosen ones are in memory."""
 
     @property
     def grid(self) -> Grid:
@@ -111,6 +114,11 @@ class Problem(ABC):
     @abstractmethod
     def grid(self, resolution: int) -> Grid:
         """The uniform grid of a resolution."""
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """Moves that leave the law as it is, to be applied in turn; none unless a problem names them."""
+        return ()
 
 
 def stream(seed: int, index: int) -> np.random.Generator:
