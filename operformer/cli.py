@@ -76,12 +76,14 @@ def train(
         For experiments by name: smoke, which a laptop finishes (if not given), or the paper's.
     """
     from operformer.experiments import find_experiment
+    from operformer.learning.ranks import is_first
     from operformer.run import train_run
 
     found = find_experiment(experiment, scale, overrides)
     folder = out or Path("runs") / found.name
     train_run(found, folder)
-    console.print(f"trained: {folder}; next: operformer evaluate {folder}", soft_wrap=True)
+    if is_first():
+        console.print(f"trained: {folder}; next: operformer evaluate {folder}", soft_wrap=True)
 
 
 @app.command

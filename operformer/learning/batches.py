@@ -11,11 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from operformer.errors import UsageError
 from operformer.problems import Pairs, Samples, Symmetry
 from operformer.problems.symmetry import moved
 
@@ -66,6 +68,18 @@ def batch_sizes(finest: int, levels: Sequence[Pairs]) -> tuple[int, ...]:
     """As many points in a batch of each resolution as ``finest`` pairs of the last one have."""
     points = [prod(pairs.grid.shape) for pairs in levels]
     return tuple(max(1, round(finest * points[-1] / n)) for n in points)
+
+
+def levels_of(samples: Pairs | Sequence[Pairs]) -> tuple[Pairs, ...]:
+    """The sets of a training from the coarsest grid to the finest, all with the same draws."""
+    levels: tuple[Any, ...] = tuple(samples) if isinstance(samples, list | tuple) else (samples,)
+    counts = sorted({len(level) for level in levels})
+    points = [prod(level.grid.shape) for level in levels]
+    if len(counts) != 1:
+        raise UsageError(f"sets of several resolutions must hold the same draws: got {' and '.join(map(str, counts))}")
+    if points != sorted(set(points)):
+        raise UsageError(f"sets of several resolutions go from coarse to fine: got {points} points")
+    return levels
 
 
 def shares(chosen: Tensor, rank: int, world: int, parts: int) -> list[tuple[Tensor, Tensor]]:

@@ -132,7 +132,7 @@ def load_checkpoint(folder: Path, state: State) -> Progress | None:
     record = _checked_record(last)
     stored = load(last)
     operator = state.operator
-    if stored.settings != operator.settings or type(stored) is not type(operator):
+    if stored.settings != operator.settings or stored.kind != operator.kind:
         raise DataError(f"{last} holds another operator than this run's; train into another folder")
     try:
         _assign(operator.state_dict(), stored.state_dict())

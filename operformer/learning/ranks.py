@@ -101,8 +101,7 @@ def _fabric(settings: Training, world: int) -> Fabric:
 def _strategy(settings: Training, world: int) -> Strategy:
     if settings.strategy == "fsdp":
         return ModelParallelStrategy(_shard, data_parallel_size=world, tensor_parallel_size=1)
-    # Buffers are the normalisation, the same everywhere.
-    return DDPStrategy(broadcast_buffers=False)
+    return DDPStrategy()
 
 
 def _shard(operator: nn.Module, mesh: DeviceMesh) -> nn.Module:

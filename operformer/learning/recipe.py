@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
 
-from operformer.errors import ResourceError, UsageError
+from operformer.errors import DataError, ResourceError, UsageError
+from operformer.files import read_json, write_json
+from operformer.learning.checkpoint import has_checkpoint
 from operformer.learning.loss import LossName
 from operformer.learning.optimizer import OptimizerName
 from operformer.learning.precision import AverageName, ProductName
@@ -69,3 +72,18 @@ def check_device(settings: Training) -> None:
     """Refuse a device that is not there."""
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise ResourceError('training.device is "cuda", but no CUDA device was found; set it to "cpu" or "auto"')
+
+
+def keep_settings(folder: Path, settings: Training) -> None:
+    """A folder holds one training; only its length, and where and how fast it runs, may change."""
+    path = folder / "training.json"
+    wanted = {name: value for name, value in asdict(settings).items() if name not in FREE}
+    if has_checkpoint(folder / "checkpoints") and path.is_file():
+        there = read_json(path)
+        if not isinstance(there, dict):
+            raise DataError(f"{path} is damaged (no table of settings); restore it")
+        before = asdict(Training()) | there  # settings that are newer than the folder
+        differing = [name for name, value in wanted.items() if before[name] != value]
+        if differing:
+            raise UsageError(f"{folder} holds a training with another {differing[0]}; train into another folder")
+    write_json(path, wanted)

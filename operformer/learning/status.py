@@ -10,7 +10,9 @@ from typing import Literal
 
 from operformer.errors import DataError
 from operformer.files import read_json, write_json
+from operformer.learning.checkpoint import Progress
 from operformer.learning.lock import holder
+from operformer.learning.recipe import Training
 
 INTERVAL = 5.0  # seconds
 NAME = "status.json"
@@ -33,23 +35,58 @@ class Status:
     seconds_left: float
 
 
-class StatusFile:
-    """Writes the status now and then; ``is_first`` is False in processes that leave it to another one."""
+class Watch:
+    """The clock of a training: when to save, how fast it goes, its status; ``folder=None`` leaves that to another."""
 
-    def __init__(self, folder: Path, is_first: bool) -> None:
-        self._path = folder / NAME
-        self._is_first = is_first
+    def __init__(self, folder: Path | None, title: str, settings: Training, count: int) -> None:
+        self._folder, self._title, self._settings, self._count = folder, title, settings, count
+        self._started = self._saved = time.monotonic()
         self._written = -INTERVAL
+        self._seen = 0
+        self._loss: float | None = None
 
-    def is_due(self) -> bool:
-        """Whether the last one is old enough."""
-        return self._is_first and time.monotonic() - self._written >= INTERVAL
+    def is_save_due(self) -> bool:
+        """Whether the last checkpoint is old enough."""
+        return self._folder is not None and time.monotonic() - self._saved >= 60 * self._settings.save_minutes
 
-    def write(self, status: Status) -> None:
+    def saved(self) -> None:
+        """A checkpoint was written."""
+        self._saved = time.monotonic()
+
+    def batch(self, progress: Progress, batches: int, size: int) -> None:
+        """One more batch of so many pairs is done."""
+        self._seen += size
+        if time.monotonic() - self._written >= INTERVAL:
+            self.leave(progress, batches, "training")
+
+    def epoch(self, progress: Progress, loss: float) -> None:
+        """One more epoch is done and saved."""
+        self._loss = loss
+        self.saved()
+        if progress.epoch == self._settings.epochs:
+            self.leave(progress, 0, "finished")
+
+    def leave(self, progress: Progress, batches: int, state: StateName) -> None:
         """Put the status in place of the last one."""
-        if self._is_first:
-            self._written = time.monotonic()
-            write_json(self._path, asdict(status))
+        if self._folder is None:
+            return
+        self._written = time.monotonic()
+        rate = self._seen / max(self._written - self._started, 1e-9)
+        share = progress.batch / batches if batches else 0.0
+        left = self._count * (self._settings.epochs - progress.epoch - share)
+        status = Status(
+            title=self._title,
+            state=state,
+            epoch=progress.epoch,
+            epochs=self._settings.epochs,
+            batch=progress.batch,
+            batches=batches,
+            loss=progress.loss / (self._count * share) if share else self._loss,
+            best_error=progress.best_error,
+            samples_per_second=round(rate, 3),
+            seconds_left=round(left / rate, 1) if rate else 0.0,
+        )
+        write_json(self._folder / NAME, asdict(status))
 
 
 def describe(folder: Path) -> str:

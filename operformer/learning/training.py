@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,10 +16,9 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from operformer.errors import DataError, DivergedError, UsageError
-from operformer.files import read_json, write_json
-from operformer.learning.batches import Augmentation, Plan, batch_sizes, resident, shares, streamed
-from operformer.learning.checkpoint import Progress, State, gather, has_checkpoint, load_checkpoint, write_checkpoint
+from operformer.errors import DivergedError, UsageError
+from operformer.learning.batches import Augmentation, Plan, batch_sizes, levels_of, resident, shares, streamed
+from operformer.learning.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
 from operformer.learning.ema import WeightAverage
 from operformer.learning.evaluation import relative_errors
 from operformer.learning.heartbeat import Heartbeat
@@ -30,12 +29,12 @@ from operformer.learning.optimizer import make_optimizer
 from operformer.learning.precision import LossScale, rounding
 from operformer.learning.progress import TrainingDisplay
 from operformer.learning.ranks import Ranks
-from operformer.learning.recipe import FREE, Training, check_device
+from operformer.learning.recipe import Training, check_device, keep_settings
 from operformer.learning.samples import check_channels, check_samples, fit_normalisation
 from operformer.learning.schedule import make_schedule
 from operformer.learning.shards import whole
 from operformer.learning.signals import StopSignals, stop_error
-from operformer.learning.status import StateName, Status, StatusFile
+from operformer.learning.status import Watch
 from operformer.learning.tensorboard import Board
 from operformer.learning.update import Update
 from operformer.operators import Operator, load
@@ -62,7 +61,7 @@ def train(
     """
     folder = Path(folder)
     check_device(settings)
-    levels = _levels(samples)
+    levels = levels_of(samples)
     for kind, pairs in (*(("training", level) for level in levels), ("validation", validation)):
         check_samples(pairs, kind)
         check_channels(operator, pairs, kind)
@@ -70,7 +69,7 @@ def train(
     ranks = Ranks(settings)
     with ExitStack() as stack:
         ranks.first(lambda: stack.enter_context(locked(folder)))
-        ranks.first(partial(_keep_settings, folder, settings))
+        ranks.first(partial(keep_settings, folder, settings))
         stack.enter_context(Heartbeat(ranks.rank, ranks.world))
         stack.enter_context(torch.random.fork_rng())
         stack.enter_context(rounding(operator, settings.averages, settings.products))
@@ -136,7 +135,7 @@ def _carry_out(job: _Job, progress: Progress, title: str) -> None:
         return
     is_first = job.ranks.rank == 0
     console = None if is_first else Console(quiet=True)
-    watch = _Watch(title, StatusFile(job.folder, is_first), job.settings.save_minutes)
+    watch = Watch(job.folder if is_first else None, title, job.settings, job.plan.count)
     board = Board(job.folder, progress.epoch) if is_first else None
     display = TrainingDisplay(title, job.settings.epochs, job.plan.count, progress.epoch, console)
     with StopSignals() as signals, display:
@@ -150,7 +149,7 @@ def _carry_out(job: _Job, progress: Progress, title: str) -> None:
             record |= {"seconds": round(seconds, 3)}
             job.ranks.first(partial(append_metrics, job.folder / "metrics.jsonl", record))
             _save(job, progress)
-            watch.epoch(job, progress, loss)
+            watch.epoch(progress, loss)
             if board:
                 board.epoch(record)
             display.epoch(epoch + 1, loss, error)
@@ -158,7 +157,7 @@ def _carry_out(job: _Job, progress: Progress, title: str) -> None:
         board.close()
 
 
-def _epoch(job: _Job, progress: Progress, display: TrainingDisplay, watch: _Watch, signals: StopSignals) -> Progress:
+def _epoch(job: _Job, progress: Progress, display: TrainingDisplay, watch: Watch, signals: StopSignals) -> Progress:
     """The batches of an epoch that are left; saves and leaves if a signal asks for it."""
     job.update.module.train()
     plan = job.plan.epoch(progress.epoch)
@@ -168,19 +167,19 @@ def _epoch(job: _Job, progress: Progress, display: TrainingDisplay, watch: _Watc
         _reseed(job, progress.epoch, number)
         given = [next(parts) for _ in range(job.settings.accumulation)]
         asked = [float(signals.received == signal.SIGINT), float(signals.received == signal.SIGTERM)]
-        summed = job.update(given, size, [*asked, float(job.ranks.rank == 0 and watch.is_save_due())])
+        summed = job.update(given, size, [*asked, float(watch.is_save_due())])
         if summed is None:
-            watch.diverged(job, progress)
+            watch.leave(progress, len(plan), "diverged")
             raise job.ranks.told(_diverged(progress.epoch, number, job.plan, given[0][0]))
         progress = replace(progress, batch=number + 1, loss=progress.loss + summed[0])
         display.batch(size)
-        watch.batch(job, progress, len(plan), size)
+        watch.batch(progress, len(plan), size)
         _, interrupted, terminated, is_save_due = summed
         if interrupted or terminated or is_save_due:
             _save(job, progress)
             watch.saved()
         if interrupted or terminated:
-            watch.stopped(job, progress, len(plan))
+            watch.leave(progress, len(plan), "stopped")
             raise stop_error(signal.SIGINT if interrupted else signal.SIGTERM)
     return progress
 
@@ -239,66 +238,8 @@ def _save(job: _Job, progress: Progress) -> None:
         job.ranks.first(partial(write_checkpoint, job.folder / "checkpoints", contents, progress))
 
 
-class _Watch:
-    """The clock of a training: when to save, how fast it goes, and its status for who asks from outside."""
-
-    def __init__(self, title: str, file: StatusFile, save_minutes: float) -> None:
-        self._title, self._file = title, file
-        self._save_seconds = 60 * save_minutes
-        self._started = self._saved = time.monotonic()
-        self._seen = 0
-        self._loss: float | None = None
-
-    def is_save_due(self) -> bool:
-        return time.monotonic() - self._saved >= self._save_seconds
-
-    def saved(self) -> None:
-        self._saved = time.monotonic()
-
-    def batch(self, job: _Job, progress: Progress, batches: int, size: int) -> None:
-        self._seen += size
-        if self._file.is_due():
-            self._write(job, progress, batches, "training")
-
-    def epoch(self, job: _Job, progress: Progress, loss: float) -> None:
-        self._loss = loss
-        self.saved()
-        if progress.epoch == job.settings.epochs:
-            self._write(job, progress, 0, "finished")
-
-    def stopped(self, job: _Job, progress: Progress, batches: int) -> None:
-        self._write(job, progress, batches, "stopped")
-
-    def diverged(self, job: _Job, progress: Progress) -> None:
-        self._write(job, progress, progress.batch, "diverged")
-
-    def _write(self, job: _Job, progress: Progress, batches: int, state: StateName) -> None:
-        count, epochs = job.plan.count, job.settings.epochs
-        rate = self._seen / max(time.monotonic() - self._started, 1e-9)
-        share = progress.batch / batches if batches else 0.0
-        left = count * (epochs - progress.epoch - share)
-        seen = round(count * share)
-        loss = progress.loss / seen if seen else self._loss
-        self._file.write(
-            Status(
-                self._title, state, progress.epoch, epochs, progress.batch, batches, loss, progress.best_error,
-                round(rate, 3), round(left / rate, 1) if rate else 0.0,
-            )
-        )  # fmt: skip
-
-
-def _levels(samples: Pairs | Sequence[Pairs]) -> tuple[Pairs, ...]:
-    return tuple(samples) if isinstance(samples, list | tuple) else (samples,)  # type: ignore[return-value]
-
-
 def _check_fit(levels: tuple[Pairs, ...], settings: Training, symmetries: tuple[Symmetry, ...]) -> None:
-    """Refuse sets, resolutions and symmetries that do not go together."""
-    counts = sorted({len(level) for level in levels})
-    points = [math.prod(level.grid.shape) for level in levels]
-    if len(counts) != 1:
-        raise UsageError(f"sets of several resolutions must hold the same draws: got {' and '.join(map(str, counts))}")
-    if points != sorted(set(points)):
-        raise UsageError(f"sets of several resolutions go from coarse to fine: got {points} points")
+    """Refuse resolutions and symmetries that do not go with the settings."""
     if settings.resolutions == "mixed" and len(levels) == 1:
         raise UsageError('training.resolutions is "mixed", but there is one resolution; give data.coarser')
     if settings.augment and not symmetries:
@@ -306,21 +247,6 @@ def _check_fit(levels: tuple[Pairs, ...], settings: Training, symmetries: tuple[
     for symmetry in symmetries if settings.augment else ():
         for level in levels:
             check_symmetry(symmetry, level.grid)
-
-
-def _keep_settings(folder: Path, settings: Training) -> None:
-    """A folder holds one training; only its length, and where and how fast it runs, may change."""
-    path = folder / "training.json"
-    wanted = {name: value for name, value in asdict(settings).items() if name not in FREE}
-    if has_checkpoint(folder / "checkpoints") and path.is_file():
-        there = read_json(path)
-        if not isinstance(there, dict):
-            raise DataError(f"{path} is damaged (no table of settings); restore it")
-        before = asdict(Training()) | there  # settings that are newer than the folder
-        differing = [name for name, value in wanted.items() if before[name] != value]
-        if differing:
-            raise UsageError(f"{folder} holds a training with another {differing[0]}; train into another folder")
-    write_json(path, wanted)
 
 
 def _reseed(job: _Job, epoch: int, batch: int) -> None:

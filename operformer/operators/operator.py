@@ -40,6 +40,7 @@ class Operator(nn.Module, ABC):
                 _check_count(name, value, least=0 if name == "initial_channels" else 1)
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
         self.settings = settings
+        self.kind = type(self).__name__  # for files; sharding gives the object another class
         self.register_buffer("input_mean", torch.zeros(in_channels))
         self.register_buffer("input_scale", torch.ones(in_channels))
         self.register_buffer("output_mean", torch.zeros(out_channels))
@@ -77,7 +78,7 @@ class Operator(nn.Module, ABC):
         folder = Path(folder)
         given = self.state_dict() if weights is None else weights
         write_bytes(folder / "model.safetensors", save({k: t.detach().cpu().contiguous() for k, t in given.items()}))
-        write_json(folder / "config.json", {"operator": type(self).__name__, "settings": self.settings})
+        write_json(folder / "config.json", {"operator": self.kind, "settings": self.settings})
 
     def _checked(self, u: Tensor, grid: Grid | None) -> Grid:
         """The grid of u, after both were compared with what the operator takes."""
