@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from operformer.errors import DataError, ResourceError
+
+_BESIDE = re.compile(r"\..+\.[a-z0-9_]{8}")  # as mkstemp names it
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -60,6 +63,13 @@ def flush_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writes that were killed have left in a folder, which must be this process's alone."""
+    for path in folder.glob(".*"):
+        if _BESIDE.fullmatch(path.name) and path.is_file():
+            path.unlink(missing_ok=True)
 
 
 def _reason(error: OSError) -> str:

@@ -98,9 +98,20 @@ def gather(state: State) -> Contents:
 
 def write_checkpoint(folder: Path, contents: Contents, progress: Progress) -> None:
     """Write the checkpoint of a position, then drop all but the last two."""
-    target = folder / progress.name
-    partial = folder / f".{target.name}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
+    for leftover in folder.glob(".epoch-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    partial = folder / f".{progress.name}.partial"
+    try:
+        _write_files(partial, contents, progress)
+        _put_in_place(partial, folder / progress.name)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)  # a full disk needs the room
+        raise
+    for old in _checkpoints(folder)[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_files(partial: Path, contents: Contents, progress: Progress) -> None:
     contents.operator.save_pretrained(partial, contents.weights)
     write_bytes(partial / "optimizer.safetensors", save(contents.moments))
     if contents.average is not None:
@@ -108,19 +119,20 @@ def write_checkpoint(folder: Path, contents: Contents, progress: Progress) -> No
     checksums = {path.name: _checksum(read_bytes(path)) for path in sorted(partial.iterdir())}
     record = {"progress": vars(progress), **contents.record, "checksums": checksums}
     write_json(partial / "training.json", record | {"checksum": _checksum(_canonical(record))})
+
+
+def _put_in_place(partial: Path, target: Path) -> None:
+    """Rename a checkpoint that is on disk; one of the same position goes first."""
+    aside = target.with_name(f".{target.name}.old")
     try:
         flush_folder(partial)
         if target.exists():
-            aside = folder / f".{target.name}.old"
-            shutil.rmtree(aside, ignore_errors=True)
             target.rename(aside)
         partial.rename(target)
-        shutil.rmtree(folder / f".{target.name}.old", ignore_errors=True)
-        flush_folder(folder)
+        shutil.rmtree(aside, ignore_errors=True)
+        flush_folder(target.parent)
     except OSError as error:
         raise ResourceError(f"cannot write {target}: {error.strerror}; the checkpoint before it is untouched") from None
-    for old in _checkpoints(folder)[:-KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def load_checkpoint(folder: Path, state: State) -> Progress | None:

@@ -17,6 +17,7 @@ from rich.console import Console
 from torch import Tensor
 
 from operformer.errors import DivergedError, UsageError
+from operformer.files import sweep
 from operformer.learning.batches import Augmentation, Plan, batch_sizes, levels_of, resident, shares, streamed
 from operformer.learning.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
 from operformer.learning.ema import WeightAverage
@@ -70,6 +71,7 @@ def train(
     with ExitStack() as stack:
         ranks.first(lambda: stack.enter_context(locked(folder)))
         ranks.first(partial(keep_settings, folder, settings))
+        ranks.first(partial(_sweep, folder))
         stack.enter_context(Heartbeat(ranks.rank, ranks.world))
         stack.enter_context(torch.random.fork_rng())
         stack.enter_context(rounding(operator, settings.averages, settings.products))
@@ -236,6 +238,11 @@ def _save(job: _Job, progress: Progress) -> None:
     contents = gather(job.state)
     if contents.moments:
         job.ranks.first(partial(write_checkpoint, job.folder / "checkpoints", contents, progress))
+
+
+def _sweep(folder: Path) -> None:
+    for place in (folder, folder / "operator"):
+        sweep(place)
 
 
 def _check_fit(levels: tuple[Pairs, ...], settings: Training, symmetries: tuple[Symmetry, ...]) -> None:
