@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from math import cos, pi
+from math import cos, inf, isfinite, pi
 from typing import Any, Literal, Protocol
 
 from torch.optim import Optimizer
@@ -42,14 +42,17 @@ class Plateau:
         self._scheduler.step(validation_error)
 
     def state_dict(self) -> dict[str, Any]:
-        """Best error, epochs since, and the rates."""
-        state = self._scheduler.state_dict()
-        # Infinity, which JSON has not, and which is made anew.
-        return {name: value for name, value in state.items() if name != "mode_worse"}
+        """The best error, None before the first one, and the epochs without a better one."""
+        best = float(self._scheduler.best)
+        return {"best": best if isfinite(best) else None, "bad_epochs": self._scheduler.num_bad_epochs}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self._scheduler.load_state_dict(state)
+        best, bad_epochs = state["best"], state["bad_epochs"]
+        if not (best is None or (isinstance(best, float) and isfinite(best))) or type(bad_epochs) is not int:
+            raise ValueError(f"the plateau is none: {state}")
+        self._scheduler.best = inf if best is None else best
+        self._scheduler.num_bad_epochs = bad_epochs
 
 
 class Curve(ABC):

@@ -72,13 +72,16 @@ def train(
         ranks.first(lambda: stack.enter_context(locked(folder)))
         ranks.first(partial(keep_settings, folder, settings))
         ranks.first(partial(_sweep, folder))
+        signals = stack.enter_context(StopSignals())
         stack.enter_context(Heartbeat(ranks.rank, ranks.world))
         stack.enter_context(torch.random.fork_rng())
         stack.enter_context(rounding(operator, settings.averages, settings.products))
         fit_normalisation(operator, levels[-1])
         job = _prepare(operator, levels, validation, settings, folder, ranks, symmetries)
-        _carry_out(job, load_checkpoint(folder / "checkpoints", job.state) or Progress(0, None, 0), title)
-        ranks.total(0.0)  # nobody leaves before the last file is there
+        progress = load_checkpoint(folder / "checkpoints", job.state) or Progress(0, None, 0)
+        _carry_out(job, progress, signals, title)
+        if signals.received is not None:  # after the last batch
+            raise stop_error(signals.received)
     return load(folder / "operator").to(ranks.device)
 
 
@@ -131,7 +134,7 @@ def _prepare(
     )
 
 
-def _carry_out(job: _Job, progress: Progress, title: str) -> None:
+def _carry_out(job: _Job, progress: Progress, signals: StopSignals, title: str) -> None:
     """All epochs that are left, with what is shown and written of them."""
     if progress.epoch >= job.settings.epochs:
         return
@@ -140,7 +143,7 @@ def _carry_out(job: _Job, progress: Progress, title: str) -> None:
     watch = Watch(job.folder if is_first else None, title, job.settings, job.plan.count)
     board = Board(job.folder, progress.epoch) if is_first else None
     display = TrainingDisplay(title, job.settings.epochs, job.plan.count, progress.epoch, console)
-    with StopSignals() as signals, display:
+    with display:
         for epoch in range(progress.epoch, job.settings.epochs):
             started = time.monotonic()
             progress = _epoch(job, progress, display, watch, signals)
