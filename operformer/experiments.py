@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import torch
 
-from operformer.errors import UsageError
-from operformer.files import read_bytes, read_json
+from operformer.errors import OperformerError, UsageError
+from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.learning.training import Training
 from operformer.operators import Operator
 from operformer.operators.pretrained import OPERATORS
@@ -20,6 +20,7 @@ from operformer.problems import ControlledODE, Lorenz63, Problem
 from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 
+MOST_PAIRS = 10**8
 Scale = Literal["smoke", "paper"]
 PROBLEMS: dict[str, type[Problem]] = {"Lorenz63": Lorenz63, "ControlledODE": ControlledODE}
 
@@ -43,6 +44,8 @@ class Data:
         for name in ("resolution", "train", "validation", "test"):
             if getattr(self, name) < 1:
                 raise UsageError(f"data.{name} must be at least 1: got {getattr(self, name)}")
+            if name != "resolution" and getattr(self, name) > MOST_PAIRS:
+                raise UsageError(f"data.{name} must be at most {MOST_PAIRS}: got {getattr(self, name)}")
         check_seed("data.seed", self.seed)
 
 
@@ -101,8 +104,19 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
         data=construct(Data, mapping.get("data", {}), "data"),
         training=construct(Training, mapping.get("training", {}), "training"),
     )
-    experiment.make_operator()  # refuses what does not fit, before anything is drawn or trained
+    _check_operator(experiment)
     return experiment
+
+
+def _check_operator(experiment: Experiment) -> None:
+    """Refuse an operator that does not fit, before anything is drawn or trained; without its memory."""
+    try:
+        with torch.device("meta"):
+            experiment.make_operator()
+    except RuntimeError as error:
+        if isinstance(error, OperformerError):
+            raise
+        raise UsageError(f"the operator is too large to be counted ({error}); lower its settings") from None
 
 
 def find_experiment(source: str, scale: Scale | None = None, overrides: Sequence[str] = ()) -> Experiment:
@@ -115,8 +129,8 @@ def find_experiment(source: str, scale: Scale | None = None, overrides: Sequence
         raise UsageError(f"scale goes with an experiment's name: got {scale} with {path}; leave it out")
     if path.suffix == ".toml":
         try:
-            mapping = tomllib.loads(read_bytes(path).decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            mapping = tomllib.loads(read_bytes(path, LARGEST_TEXT).decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"{path} is not TOML: {error}") from None
     elif path.suffix == ".json":
         mapping = read_json(path)

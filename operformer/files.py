@@ -6,12 +6,14 @@ import errno
 import json
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from operformer.errors import DataError, ResourceError
 
+LARGEST_TEXT = 2**26  # bytes of settings, records and metrics
 _BESIDE = re.compile(r"\..+\.[a-z0-9_]{8}")  # as mkstemp names it
 
 
@@ -39,20 +41,34 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file that has to be there."""
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The content of a file that has to be there, of at most so many bytes."""
+    check_file(path, most)
     try:
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot read {path}: {_reason(error)}") from None
 
 
-def read_json(path: Path) -> Any:
-    """The value of a JSON file that has to be there."""
-    content = read_bytes(path)
+def check_file(path: Path, most: int | None = None) -> None:
+    """Refuse what is no plain file, such as a pipe that never ends, or larger than it can be."""
     try:
-        return json.loads(content)
-    except ValueError as error:
+        found = path.stat()
+    except (OSError, ValueError) as error:
+        reason = _reason(error) if isinstance(error, OSError) else str(error)
+        raise DataError(f"cannot read {path}: {reason}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(f"cannot read {path}: it is no plain file")
+    if most is not None and found.st_size > most:
+        raise DataError(f"cannot read {path}: it has {found.st_size} bytes where at most {most} belong")
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file that has to be there; NaN and infinity are no JSON."""
+    content = read_bytes(path, LARGEST_TEXT)
+    try:
+        return json.loads(content, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not JSON: {error}") from None
 
 
@@ -70,6 +86,10 @@ def sweep(folder: Path) -> None:
     for path in folder.glob(".*"):
         if _BESIDE.fullmatch(path.name) and path.is_file():
             path.unlink(missing_ok=True)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
 
 
 def _reason(error: OSError) -> str:

@@ -61,6 +61,8 @@ class Plan:
     @cached_property
     def updates(self) -> int:
         """The batches of all epochs."""
+        if len(self.sizes) == 1:
+            return self.epochs * len(self.levels(0))
         return sum(len(self.levels(epoch)) for epoch in range(self.epochs))
 
 

@@ -13,10 +13,11 @@ from operformer.files import read_json, write_json
 from operformer.learning.checkpoint import has_checkpoint
 from operformer.learning.loss import LossName
 from operformer.learning.optimizer import OptimizerName
-from operformer.learning.precision import AverageName, ProductName
+from operformer.learning.rounding import AverageName, ProductName
 from operformer.learning.schedule import ScheduleName
 from operformer.problems.problem import check_seed
 
+MOST_EPOCHS = 10**6
 # What may change when a training goes on: its length, where and how fast it runs. All else decides its numbers.
 FREE = ("epochs", "device", "strategy", "compile", "accumulation", "save_minutes")
 
@@ -53,6 +54,8 @@ class Training:
         for name in ("epochs", "batch_size", "accumulation"):
             if getattr(self, name) < 1:
                 raise UsageError(f"training.{name} must be at least 1: got {getattr(self, name)}")
+        if self.epochs > MOST_EPOCHS:
+            raise UsageError(f"training.epochs must be at most {MOST_EPOCHS}: got {self.epochs}")
         for name in ("learning_rate", "clip_norm", "save_minutes"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"training.{name} must be positive: got {getattr(self, name)}")

@@ -27,10 +27,10 @@ from operformer.learning.lock import locked
 from operformer.learning.loss import LOSSES
 from operformer.learning.metrics import append_metrics
 from operformer.learning.optimizer import make_optimizer
-from operformer.learning.precision import LossScale, rounding
 from operformer.learning.progress import TrainingDisplay
 from operformer.learning.ranks import Ranks
 from operformer.learning.recipe import Training, check_device, keep_settings
+from operformer.learning.rounding import LossScale, rounding
 from operformer.learning.samples import check_channels, check_samples, fit_normalisation
 from operformer.learning.schedule import make_schedule
 from operformer.learning.shards import whole

@@ -14,8 +14,8 @@ from torch.distributed.tensor import DTensor
 from operformer.errors import ResourceError
 from operformer.learning.checkpoint import State
 from operformer.learning.loss import LOSSES, LossName
-from operformer.learning.precision import unscale
 from operformer.learning.ranks import Ranks
+from operformer.learning.rounding import unscale
 from operformer.problems import Samples
 
 

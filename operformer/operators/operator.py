@@ -15,6 +15,8 @@ from operformer.domain import Grid
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
 
+LARGEST_DEPTH = 1000
+
 
 class Operator(nn.Module, ABC):
     """A map between function spaces, u (batch, in_channels, *shape) on a grid to z (batch, out_channels, *shape).
@@ -38,6 +40,8 @@ class Operator(nn.Module, ABC):
         for name, value in settings.items():
             if name.endswith("channels") or name == "n_layers":
                 _check_count(name, value, least=0 if name == "initial_channels" else 1)
+        if settings.get("n_layers", 1) > LARGEST_DEPTH:
+            raise UsageError(f"n_layers must be at most {LARGEST_DEPTH}: got {settings['n_layers']}")
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
         self.settings = settings
         self.kind = type(self).__name__  # for files; sharding gives the object another class

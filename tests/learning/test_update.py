@@ -9,9 +9,9 @@ from operformer.errors import ResourceError
 from operformer.learning.batches import shares
 from operformer.learning.checkpoint import State
 from operformer.learning.loss import relative_l2
-from operformer.learning.precision import LossScale
 from operformer.learning.ranks import Ranks
 from operformer.learning.recipe import Training
+from operformer.learning.rounding import LossScale
 from operformer.learning.samples import fit_normalisation
 from operformer.learning.schedule import Cosine
 from operformer.learning.update import Update

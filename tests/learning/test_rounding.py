@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from operformer import TNO
-from operformer.learning import precision
-from operformer.learning.precision import LossScale, rounding, unscale
+from operformer.learning import rounding as module
+from operformer.learning.rounding import LossScale, rounding, unscale
 
 
 def test_the_scale_halves_at_an_overflow_and_doubles_after_many_good_updates(monkeypatch):
-    monkeypatch.setattr(precision, "PATIENCE", 3)
+    monkeypatch.setattr(module, "PATIENCE", 3)
     scale = LossScale()
     seen = [scale.value]
     for is_good in (True, True, False, True, True, True, True, True, True):
