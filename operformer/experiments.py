@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import torch
 
-from operformer.errors import UsageError
-from operformer.files import read_bytes, read_json
+from operformer.errors import OperformerError, UsageError
+from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.learning.training import Training
 from operformer.operators import Operator
 from operformer.operators.pretrained import OPERATORS
@@ -21,6 +21,7 @@ from operformer.problems.catalogue import LAWS, describe, problem_of
 from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 
+MOST_PAIRS = 10**8
 Scale = Literal["smoke", "paper"]
 
 
@@ -33,11 +34,18 @@ class Data:
     validation: int = 1000
     test: int = 1000
     seed: int = 0
+    coarser: tuple[int, ...] = ()  # resolutions to train on besides, from coarse to fine; see training.resolutions
 
     def __post_init__(self) -> None:
+        if list(self.coarser) != sorted({n for n in self.coarser if 1 <= n < self.resolution}):
+            raise UsageError(
+                f"data.coarser must rise to below data.resolution, {self.resolution}: got {list(self.coarser)}"
+            )
         for name in ("resolution", "train", "validation", "test"):
             if getattr(self, name) < 1:
                 raise UsageError(f"data.{name} must be at least 1: got {getattr(self, name)}")
+            if name != "resolution" and getattr(self, name) > MOST_PAIRS:
+                raise UsageError(f"data.{name} must be at most {MOST_PAIRS}: got {getattr(self, name)}")
         check_seed("data.seed", self.seed)
 
 
@@ -94,8 +102,19 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
         data=construct(Data, mapping.get("data", {}), "data"),
         training=construct(Training, mapping.get("training", {}), "training"),
     )
-    experiment.make_operator()  # refuses what does not fit, before anything is drawn or trained
+    _check_operator(experiment)
     return experiment
+
+
+def _check_operator(experiment: Experiment) -> None:
+    """Refuse an operator that does not fit, before anything is drawn or trained; without its memory."""
+    try:
+        with torch.device("meta"):
+            experiment.make_operator()
+    except RuntimeError as error:
+        if isinstance(error, OperformerError):
+            raise
+        raise UsageError(f"the operator is too large to be counted ({error}); lower its settings") from None
 
 
 def find_experiment(source: str, scale: Scale | None = None, overrides: Sequence[str] = ()) -> Experiment:
@@ -108,8 +127,8 @@ def find_experiment(source: str, scale: Scale | None = None, overrides: Sequence
         raise UsageError(f"scale goes with an experiment's name: got {scale} with {path}; leave it out")
     if path.suffix == ".toml":
         try:
-            mapping = tomllib.loads(read_bytes(path).decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            mapping = tomllib.loads(read_bytes(path, LARGEST_TEXT).decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"{path} is not TOML: {error}") from None
     elif path.suffix == ".json":
         mapping = read_json(path)

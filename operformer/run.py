@@ -1,11 +1,12 @@
 """An experiment carried out in a folder: drawn, trained, evaluated, each step leaving its file.
 
-experiment.json  metrics.jsonl  checkpoints/  operator/  evaluation.json
+experiment.json  training.json  status.json  metrics.jsonl  checkpoints/  operator/  evaluation.json
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
@@ -19,7 +20,9 @@ from operformer.experiments import Experiment, parse
 from operformer.files import read_json, write_json
 from operformer.learning.checkpoint import last_epoch
 from operformer.learning.evaluation import Curves, Evaluation, evaluate
+from operformer.learning.lock import locked
 from operformer.learning.metrics import read_metrics
+from operformer.learning.ranks import is_first
 from operformer.learning.samples import split
 from operformer.learning.training import check_device, train
 from operformer.operators import Operator, load
@@ -50,16 +53,31 @@ def train_run(experiment: Experiment, folder: Path) -> Operator:
     """Draw the data and train; the same folder again goes on where it stopped."""
     _refuse_another(experiment, folder)
     check_device(experiment.training)
-    data = experiment.data
-    samples = experiment.problem.sample(data.train + data.validation, data.resolution, data.seed)
+    data, problem = experiment.data, experiment.problem
+    samples = problem.sample(data.train + data.validation, data.resolution, data.seed)
     parts = split(samples.to(dtype=torch.float32), validation=data.validation, test=0)
+    coarser = [problem.sample(data.train, n, data.seed).to(dtype=torch.float32) for n in data.coarser]
     operator = experiment.make_operator()
-    # From here on the folder belongs to this experiment.
+    with locked(folder) if is_first() else nullcontext():
+        if is_first():
+            _occupy(experiment, folder)
+        return train(
+            operator,
+            [*coarser, parts.train] if coarser else parts.train,
+            parts.validation,
+            experiment.training,
+            folder,
+            experiment.name,
+            problem.symmetries if experiment.training.augment else (),
+        )
+
+
+def _occupy(experiment: Experiment, folder: Path) -> None:
+    """From here on the folder belongs to this experiment."""
     write_json(folder / "experiment.json", experiment.to_mapping())
     if last_epoch(folder / "checkpoints") < experiment.training.epochs:
         # What was evaluated is about to be trained on.
         (folder / "evaluation.json").unlink(missing_ok=True)
-    return train(operator, parts.train, parts.validation, experiment.training, folder, experiment.name)
 
 
 def evaluate_run(folder: Path) -> list[Evaluation]:

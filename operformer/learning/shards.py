@@ -1,0 +1,20 @@
+"""Tensors that several processes hold in shards, and the same tensors whole."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor without its shards, on the CPU; all processes take part."""
+    full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return full.detach().cpu().contiguous()
+
+
+def sharded_like(full: Tensor, target: Tensor) -> Tensor:
+    """A whole tensor on the device of another one, and in its shards if it has any."""
+    moved = full.to(target.device)
+    if isinstance(target, DTensor):
+        return distribute_tensor(moved, target.device_mesh, target.placements)
+    return moved
