@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,6 +22,7 @@ from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 
 MOST_PAIRS = 10**8
+_NAME = re.compile(r"(?!\.)[^/\\\x00-\x1f\x7f]{1,100}")  # it may become a folder, but not one elsewhere
 Scale = Literal["smoke", "paper"]
 PROBLEMS: dict[str, type[Problem]] = {"Lorenz63": Lorenz63, "ControlledODE": ControlledODE}
 
@@ -95,10 +97,13 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
         check_name(key, ["name", "problem", "operator", "data", "training"], f"unknown setting {key}")
         if key != "name" and not isinstance(value, Mapping):
             raise UsageError(f"{key} must be a table of settings: got {value!r}")
+    name = mapping.get("name", "experiment")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UsageError(f"name must be a plain name for a folder, such as lorenz-y: got {name!r}")
     problem = dict(mapping.get("problem", {}))
     make = choose(PROBLEMS, problem.pop("name", "Lorenz63"), "problem.name")
     experiment = Experiment(
-        name=str(mapping.get("name", "experiment")),
+        name=name,
         problem=construct(make, problem, "problem"),
         operator={"name": "TNO"} | dict(mapping.get("operator", {})),
         data=construct(Data, mapping.get("data", {}), "data"),
