@@ -22,6 +22,7 @@ from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 
 MOST_PAIRS = 10**8
+FINEST = 10**15
 _NAME = re.compile(r"(?!\.)[^/\\\x00-\x1f\x7f]{1,100}")  # it may become a folder, but not one elsewhere
 Scale = Literal["smoke", "paper"]
 PROBLEMS: dict[str, type[Problem]] = {"Lorenz63": Lorenz63, "ControlledODE": ControlledODE}
@@ -46,8 +47,9 @@ class Data:
         for name in ("resolution", "train", "validation", "test"):
             if getattr(self, name) < 1:
                 raise UsageError(f"data.{name} must be at least 1: got {getattr(self, name)}")
-            if name != "resolution" and getattr(self, name) > MOST_PAIRS:
-                raise UsageError(f"data.{name} must be at most {MOST_PAIRS}: got {getattr(self, name)}")
+            most = FINEST if name == "resolution" else MOST_PAIRS
+            if getattr(self, name) > most:
+                raise UsageError(f"data.{name} must be at most {most}: got {getattr(self, name)}")
         check_seed("data.seed", self.seed)
 
 
