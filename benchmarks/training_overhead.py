@@ -3,7 +3,7 @@
     python benchmarks/training_overhead.py [--width 64] [--layers 4] [--samples 1000] [--epochs 2] [--rounds 5]
 
 The loops take turns. Printed: seconds of the wall clock and of the processor, and the ratios; on a machine that does
-other things, too, the processor's ratio is the one to look at. Checkpoints, metrics and checks of the data are included.
+other things the processor's ratio is the one to look at. Checkpoints, metrics and checks of the data are included.
 """
 
 import argparse
