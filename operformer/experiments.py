@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -22,6 +23,8 @@ from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 
 MOST_PAIRS = 10**8
+FINEST = 10**15
+_NAME = re.compile(r"(?!\.)[^/\\\x00-\x1f\x7f]{1,100}")  # it may become a folder, but not one elsewhere
 Scale = Literal["smoke", "paper"]
 
 
@@ -44,8 +47,9 @@ class Data:
         for name in ("resolution", "train", "validation", "test"):
             if getattr(self, name) < 1:
                 raise UsageError(f"data.{name} must be at least 1: got {getattr(self, name)}")
-            if name != "resolution" and getattr(self, name) > MOST_PAIRS:
-                raise UsageError(f"data.{name} must be at most {MOST_PAIRS}: got {getattr(self, name)}")
+            most = FINEST if name == "resolution" else MOST_PAIRS
+            if getattr(self, name) > most:
+                raise UsageError(f"data.{name} must be at most {most}: got {getattr(self, name)}")
         check_seed("data.seed", self.seed)
 
 
@@ -95,8 +99,11 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
         check_name(key, ["name", "problem", "operator", "data", "training"], f"unknown setting {key}")
         if key != "name" and not isinstance(value, Mapping):
             raise UsageError(f"{key} must be a table of settings: got {value!r}")
+    name = mapping.get("name", "experiment")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UsageError(f"name must be a plain name for a folder, such as lorenz-y: got {name!r}")
     experiment = Experiment(
-        name=str(mapping.get("name", "experiment")),
+        name=name,
         problem=problem_of(mapping.get("problem", {})),
         operator={"name": "TNO"} | dict(mapping.get("operator", {})),
         data=construct(Data, mapping.get("data", {}), "data"),

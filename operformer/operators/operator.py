@@ -15,7 +15,7 @@ from operformer.domain import Grid
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
 
-LARGEST_DEPTH = 1000
+LARGEST_DEPTH = 256
 
 
 class Operator(nn.Module, ABC):

@@ -27,6 +27,9 @@ OPERATORS: dict[str, type[Operator]] = {
 }
 
 
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
 def load(folder: str | Path) -> Operator:
     """The operator that `Operator.save_pretrained` wrote to a folder, in evaluation mode, on the CPU."""
     folder = Path(folder)
@@ -86,7 +89,7 @@ def _check_shapes(expected: dict[str, tuple[int, ...]], found: dict[str, tuple[i
 
 def _check_weights(weights: dict[str, Tensor], path: Path) -> None:
     for name, tensor in weights.items():
-        if not tensor.is_floating_point():
-            raise DataError(f"{path} holds {tensor.dtype} in {name} where numbers with a point belong; restore it")
+        if tensor.dtype not in DTYPES or tensor.dtype != weights["input_mean"].dtype:
+            raise DataError(f"{path} holds {tensor.dtype} in {name}, where one kind of numbers belongs; restore it")
         if not bool(torch.isfinite(tensor).all()):
             raise DataError(f"{path} holds a value in {name} that is not finite; restore it from a copy")
