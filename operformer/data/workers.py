@@ -7,9 +7,10 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 from operformer.errors import ResourceError
@@ -24,7 +25,8 @@ def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
     reports = context.Queue()
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(reports,))
     try:
-        waiting: set[Future[None]] = {pool.submit(_carry_out, task) for task in tasks}
+        with _interrupts_held_back():  # workers begin with this mask, long before they can ignore anything
+            waiting: set[Future[None]] = {pool.submit(_carry_out, task) for task in tasks}
         while waiting:
             done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_EXCEPTION)
             _pass_on(reports, report)
@@ -39,6 +41,15 @@ def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
         for process in list((pool._processes or {}).values()):
             process.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _reports: Any = None
