@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ Task = Callable[[Report], None]
 def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
     """Carry out all tasks; what they report is passed on. The first that fails stops the rest."""
     context = multiprocessing.get_context("spawn")
-    reports = context.Queue()
+    reports = context.SimpleQueue()  # what a task puts into it is there before the task is done
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(reports,))
     try:
         with _interrupts_held_back():  # workers begin with this mask, long before they can ignore anything
@@ -32,6 +31,9 @@ def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
             _pass_on(reports, report)
             for future in done:
                 future.result()
+            # The pool itself looks after a worker only from the first event after its start on.
+            if any(process.exitcode is not None for process in list((pool._processes or {}).values())):
+                raise BrokenProcessPool
         _pass_on(reports, report)
     except BrokenProcessPool:
         raise ResourceError(
@@ -75,8 +77,5 @@ def _carry_out(task: Task) -> None:
 
 
 def _pass_on(reports: Any, report: Report) -> None:
-    while True:
-        try:
-            report(reports.get_nowait())
-        except queue.Empty:
-            return
+    while not reports.empty():
+        report(reports.get())
