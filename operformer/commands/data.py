@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 console = Console(highlight=False, markup=False)
 Constant = Annotated[str, Parameter(help="Changed constants of the law, such as tau=3 n_modes=256.")]
 
+Names = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
+Numbers = Annotated[tuple[float, ...], Parameter(consume_multiple=True, negative="")]
+
 
 def generate(
     problem: str,
@@ -90,12 +93,12 @@ def import_(
     path: Path,
     *,
     out: Path,
-    u: tuple[str, ...] = (),
-    z: tuple[str, ...] = (),
+    u: Names = (),
+    z: Names = (),
     layout: str | None = None,
     grid: Literal["nodes", "cells", "periodic"] | None = None,
-    bounds: tuple[float, ...] = (),
-    steps: tuple[int, int] | None = None,
+    bounds: Numbers = (),
+    steps: Annotated[tuple[int, int] | None, Parameter(negative="")] = None,
     lead: int | None = None,
 ) -> None:
     """Keep pairs of your own as a set: .npz, .npy, HDF5, MATLAB, PDEBench, The Well, torch.save's .pt.
