@@ -226,12 +226,15 @@ def belongs(folder: Path, header: Header) -> bool:
     return False
 
 
+_TOLD_FIRST = {"title": 0, "count": 1, "origin": 2}
+
+
 def _refuse_another(folder: Path, there: Any, wanted: Mapping[str, Any], name: str = "") -> None:
     """Refuse a set that differs, and say in what."""
     if there == wanted:
         return
     if isinstance(there, dict) and isinstance(wanted, dict):
-        for key in sorted(wanted, key=lambda key: (key not in ("title", "count", "origin"), key)):
+        for key in sorted(wanted, key=lambda key: (_TOLD_FIRST.get(key, 9), key)):
             _refuse_another(folder, there.get(key), wanted[key], key)
     found, asked = (shown(json.dumps(value), quoted=False) for value in (there, wanted))
     raise UsageError(

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from operformer.data.reading.contents import shown
 from operformer.data.shard import Fields
 from operformer.domain import Grid
-from operformer.domain.box import Bounds
+from operformer.domain.box import Bounds, checked_bounds
 from operformer.domain.grid import Kind
 from operformer.errors import DataError, OperformerError, UsageError
 from operformer.files import read_bytes, write_bytes
@@ -60,6 +60,7 @@ class Header:
             raise UsageError("a set holds at least one pair of functions")
         if times is not None and (len(u), len(z)) != (1, len(times) - 1):
             raise UsageError(f"one field at {len(times)} times is no {len(u)} to {len(z)} channels")
+        checked_bounds(self.grid.bounds, len(self.grid.bounds if self.grid.kind == "scattered" else self.grid.shape))
         if not isinstance(self.origin, Mapping):
             raise UsageError("where a set comes from is a table")
 
