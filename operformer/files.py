@@ -40,8 +40,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 def remove_abandoned(folder: Path) -> None:
     """Remove files that a process of this machine was writing when it was killed."""
     for path in folder.glob(f".*{PARTIAL}") if folder.is_dir() else ():
-        *_, host, process = path.name.removesuffix(PARTIAL).rsplit(".", 2)
-        if host == socket.gethostname() and process.isdigit() and not Path(f"/proc/{process}").exists():
+        stem, _, process = path.name.removesuffix(PARTIAL).rpartition(".")
+        if stem.endswith(f".{socket.gethostname()}") and process.isdecimal() and not _is_alive(int(process)):
             path.unlink(missing_ok=True)
 
 
@@ -99,6 +99,16 @@ def sweep(folder: Path) -> None:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def _reason(error: OSError) -> str:
