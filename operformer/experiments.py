@@ -18,7 +18,7 @@ from operformer.learning.training import Training
 from operformer.operators import Operator
 from operformer.operators.pretrained import OPERATORS
 from operformer.problems import Problem
-from operformer.problems.catalogue import LAWS, describe, problem_of
+from operformer.problems.catalogue import LAWS, PROBLEMS, describe, problem_of
 from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 
@@ -30,7 +30,11 @@ Scale = Literal["smoke", "paper"]
 
 @dataclass(frozen=True)
 class Data:
-    """How many pairs to draw, at which resolution. Validation and test pairs follow the training pairs of the draw."""
+    """How many pairs to draw, at which resolution. Validation and test pairs follow the training pairs of the draw.
+
+    ``folder`` is a set that `operformer generate` made of the same draw; training and validation pairs then come from
+    it, a few at a time.
+    """
 
     resolution: int = 200
     train: int = 8000
@@ -38,6 +42,7 @@ class Data:
     test: int = 1000
     seed: int = 0
     coarser: tuple[int, ...] = ()  # resolutions to train on besides, from coarse to fine; see training.resolutions
+    folder: str = ""
 
     def __post_init__(self) -> None:
         if list(self.coarser) != sorted({n for n in self.coarser if 1 <= n < self.resolution}):
@@ -162,9 +167,10 @@ def _apply(mapping: dict[str, Any], override: str) -> None:
         return
     check_name(section, ["problem", "operator", "data", "training"], f"unknown setting {key}")
     table = mapping.get(section, {})
-    if key == "operator.name" and value in OPERATORS:
-        # Settings of the operator before it that the new one does not have are not meant for it.
-        table = {old: kept for old, kept in table.items() if old in signature(OPERATORS[value]).parameters}
+    kinds: dict[str, Any] = {**OPERATORS} if key == "operator.name" else {**PROBLEMS}
+    if key in ("operator.name", "problem.name") and value in kinds:
+        # Settings of what it replaces that the new one does not have are not meant for it.
+        table = {old: kept for old, kept in table.items() if old in signature(kinds[value]).parameters}
     mapping[section] = {**table, name: value}
 
 
