@@ -74,7 +74,7 @@ def train(
         ranks.first(partial(_sweep, folder))
         signals = stack.enter_context(StopSignals())
         stack.enter_context(Heartbeat(ranks.rank, ranks.world))
-        stack.enter_context(torch.random.fork_rng())
+        stack.enter_context(torch.random.fork_rng([ranks.device] if ranks.device.type == "cuda" else []))
         stack.enter_context(rounding(operator, settings.averages, settings.products))
         fit_normalisation(operator, levels[-1])
         job = _prepare(operator, levels, validation, settings, folder, ranks, symmetries)
