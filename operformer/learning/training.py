@@ -203,7 +203,9 @@ def _parts(job: _Job, plan: list[tuple[int, Tensor]], progress: Progress) -> Ite
 
 
 def _load(job: _Job, level: int, own: Tensor, places: Tensor, epoch: int, number: int, size: int) -> Samples:
-    samples = job.levels[level][own].to(job.ranks.device)
+    samples = job.levels[level][own]
+    if samples.u.device != job.ranks.device:
+        samples = samples.to(job.ranks.device)
     return job.augmentation(samples, epoch, number, size, places) if job.augmentation else samples
 
 
@@ -231,9 +233,15 @@ def _validation_error(job: _Job) -> float:
     wanted = job.ranks.rank * share
     first = min(wanted, count - share)
     errors = torch.zeros(count, dtype=torch.float64)
-    errors[first : first + share] = relative_errors(operator, pairs[first : first + share], norm)
+    try:
+        errors[first : first + share] = relative_errors(operator, pairs[first : first + share], norm)
+    except DivergedError:
+        errors[first : first + share] = torch.nan  # told by all of them together
     errors[:wanted] = 0  # what the last ones have besides, others have, too
-    return float(torch.tensor(job.ranks.total(*errors.tolist()), dtype=torch.float64).mean())
+    error = float(torch.tensor(job.ranks.total(*errors.tolist()), dtype=torch.float64).mean())
+    if not math.isfinite(error):
+        raise job.ranks.told(DivergedError("the operator's output on the validation pairs is not finite"))
+    return error
 
 
 def _save(job: _Job, progress: Progress) -> None:

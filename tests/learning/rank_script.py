@@ -110,6 +110,9 @@ def main(folder, strategies):
     write_complaint(folder / f"spoilt-{rank}", folder / "spoilt", spoilt)
     (folder / "file").write_text("")
     write_complaint(folder / f"unwritable-{rank}", folder / "file" / "below", samples(18, torch.float64))
+    huge = samples(18, torch.float64)
+    huge.u[-1] = 1e308  # the last validation pair, so the last process's
+    write_complaint(folder / f"validation-{rank}", folder / "validation", huge)
     spoil(rank, update=5)
     write_complaint(folder / f"diverged-{rank}", folder / "diverged", samples(18, torch.float64))
 
