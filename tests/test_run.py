@@ -1,6 +1,8 @@
 """A run in its folder: what it leaves, what it reads back, what it refuses."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -87,6 +89,32 @@ def test_training_and_validation_pairs_are_the_first_of_the_draw(monkeypatch, tm
     drawn = ControlledODE().sample(16, 8, seed=7)
     assert torch.equal(torch.cat([seen["train"].z, seen["validation"].z]), drawn.z.float())
     assert (len(seen["train"]), len(seen["validation"])) == (13, 3)
+
+
+def test_coarser_pairs_are_the_same_draws(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr("operformer.run.train", lambda operator, samples, *rest: seen.append((samples, rest)))
+    train_run(small("data.coarser=[2, 4]", "training.augment=true", name="lorenz-y"), tmp_path)
+    ((levels, rest),) = seen
+    for level, resolution in zip(levels, (2, 4, 8), strict=True):
+        assert torch.equal(level.z, Lorenz63().sample(13, resolution, seed=7).z.float())
+    assert rest[0].grid.shape == (9,)  # validated at data.resolution
+    assert rest[-1] == Lorenz63().symmetries
+
+
+def test_a_run_that_another_process_trains_is_left_alone(folder):
+    hold = "import sys; from pathlib import Path; from operformer.learning.lock import locked\n"
+    hold += "with locked(Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
+    other = subprocess.Popen([sys.executable, "-c", hold, str(folder)], stdin=-1, stdout=-1)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
+    try:
+        other.stdout.readline()
+        with pytest.raises(ResourceError, match="is being trained by process"):
+            train_run(small(), folder)
+    finally:
+        other.kill()
+        other.communicate()
+    assert all(path.read_bytes() == content for path, content in before.items())
 
 
 def test_every_grid_of_an_evaluation_covers_the_domain():

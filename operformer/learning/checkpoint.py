@@ -216,11 +216,11 @@ def _assign(targets: dict[str, Tensor], full: dict[str, Tensor]) -> None:
 
 
 def _moments(optimizer: Optimizer) -> dict[str, Tensor]:
-    """What the optimizer keeps, under the number of the parameter; numbers count through all parts."""
+    """What the optimizer keeps, under the number of the parameter; in one order, since processes give shards in it."""
     return {
         f"{index}.{name}": whole(tensor)
         for index, (part, _, parameter) in enumerate(_entries(optimizer))
-        for name, tensor in part.state[parameter].items()
+        for name, tensor in sorted(part.state[parameter].items())
     }
 
 

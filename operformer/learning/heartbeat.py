@@ -16,7 +16,7 @@ from types import TracebackType
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list
 
-LIMIT = 20.0  # seconds without a count; torchrun then needs up to 30 to end the process that stands still
+LIMIT = 15.0  # seconds without a count; torchrun then needs up to 30 to end the process that stands still
 INTERVAL = 0.5
 DONE, FAILED = "done", "failed"
 

@@ -36,6 +36,7 @@ class Ranks:
 
     def setup(self, operator: nn.Module, is_compiled: bool) -> nn.Module:
         """The operator as all processes train it; its parameters may become shards."""
+        operator.to(self.device)
         module = torch.compile(operator) if is_compiled else operator
         return self.fabric.setup_module(module)  # type: ignore[arg-type]
 

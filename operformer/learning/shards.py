@@ -16,5 +16,6 @@ def sharded_like(full: Tensor, target: Tensor) -> Tensor:
     """A whole tensor on the device of another one, and in its shards if it has any."""
     moved = full.to(target.device)
     if isinstance(target, DTensor):
-        return distribute_tensor(moved, target.device_mesh, target.placements)
+        # Every process has read the whole tensor, in an order of its own: nothing is exchanged.
+        return distribute_tensor(moved, target.device_mesh, target.placements, src_data_rank=None)
     return moved

@@ -74,7 +74,7 @@ def train(
         ranks.first(partial(_sweep, folder))
         signals = stack.enter_context(StopSignals())
         stack.enter_context(Heartbeat(ranks.rank, ranks.world))
-        stack.enter_context(torch.random.fork_rng())
+        stack.enter_context(torch.random.fork_rng([ranks.device] if ranks.device.type == "cuda" else []))
         stack.enter_context(rounding(operator, settings.averages, settings.products))
         fit_normalisation(operator, levels[-1])
         job = _prepare(operator, levels, validation, settings, folder, ranks, symmetries)
@@ -203,7 +203,10 @@ def _parts(job: _Job, plan: list[tuple[int, Tensor]], progress: Progress) -> Ite
 
 
 def _load(job: _Job, level: int, own: Tensor, places: Tensor, epoch: int, number: int, size: int) -> Samples:
-    samples = job.levels[level][own].to(job.ranks.device, job.state.operator.input_mean.dtype)
+    samples = job.levels[level][own]
+    dtype = job.state.operator.input_mean.dtype
+    if samples.u.device != job.ranks.device or samples.u.dtype != dtype or samples.z.dtype != dtype:
+        samples = samples.to(job.ranks.device, dtype)
     return job.augmentation(samples, epoch, number, size, places) if job.augmentation else samples
 
 
@@ -231,9 +234,15 @@ def _validation_error(job: _Job) -> float:
     wanted = job.ranks.rank * share
     first = min(wanted, count - share)
     errors = torch.zeros(count, dtype=torch.float64)
-    errors[first : first + share] = relative_errors(operator, pairs[first : first + share], norm)
+    try:
+        errors[first : first + share] = relative_errors(operator, pairs[first : first + share], norm)
+    except DivergedError:
+        errors[first : first + share] = torch.nan  # told by all of them together
     errors[:wanted] = 0  # what the last ones have besides, others have, too
-    return float(torch.tensor(job.ranks.total(*errors.tolist()), dtype=torch.float64).mean())
+    error = float(torch.tensor(job.ranks.total(*errors.tolist()), dtype=torch.float64).mean())
+    if not math.isfinite(error):
+        raise job.ranks.told(DivergedError("the operator's output on the validation pairs is not finite"))
+    return error
 
 
 def _save(job: _Job, progress: Progress) -> None:

@@ -44,7 +44,7 @@ def load(folder: str | Path) -> Operator:
     _check_shapes({name: tuple(t.shape) for name, t in described.state_dict().items()}, tensor_shapes(path), path)
     weights = read_tensors(path)
     _check_weights(weights, path)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):  # first weights are drawn on the CPU, and not kept
         operator = _build(folder / "config.json")
     dtype = weights["input_mean"].dtype
     operator.to(dtype).load_state_dict(weights)

@@ -1,5 +1,6 @@
 """What the processes of test_ranks.py do: updates and short trainings of each operator, their results in files."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from operformer import FANO, TNO, Grid, ViTNO
 from operformer.errors import OperformerError
 from operformer.learning.batches import shares
 from operformer.learning.checkpoint import State
+from operformer.learning.loss import LOSSES
 from operformer.learning.ranks import Ranks
 from operformer.learning.schedule import Cosine
 from operformer.learning.training import Training, train
@@ -67,11 +69,23 @@ def write_gradients(folder, rank):
                 save_file(found, folder / f"{kind}-{dtype}-{count}-{parts}-{rank}.safetensors")
 
 
-def carry_out(kind, folder, strategy, pairs):
+def carry_out(kind, folder, strategy, pairs, schedule="cosine", epochs=3):
     settings = Training(
-        epochs=3, batch_size=5, learning_rate=1e-2, schedule="cosine", device="cpu", ema=0.9, strategy=strategy
+        epochs=epochs, batch_size=5, learning_rate=1e-2, schedule=schedule, device="cpu", ema=0.9, strategy=strategy
     )  # fmt: skip
     train(operator(kind, torch.float64), pairs[:13], pairs[13:], settings, folder)
+
+
+def spoil(rank, update):
+    """A loss of the last process that is not finite in the given update."""
+    original, calls = LOSSES["l2"], []
+
+    def spoilt(prediction, z, grid):
+        calls.append(prediction.requires_grad)
+        loss = original(prediction, z, grid)
+        return loss * torch.nan if rank == int(os.environ.get("WORLD_SIZE", 1)) - 1 and sum(calls) == update else loss
+
+    LOSSES["l2"] = spoilt
 
 
 def write_complaint(path, folder, pairs):
@@ -88,11 +102,19 @@ def main(folder, strategies):
     for strategy in strategies:
         for kind in MAKE:
             carry_out(kind, folder / strategy / kind, strategy, samples(18, torch.float64))
+        for epochs in (1, 3):  # stopped after the first, and gone on
+            pairs = samples(18, torch.float64)
+            carry_out("FANO", folder / strategy / "resumed", strategy, pairs, "plateau", epochs)
     spoilt = samples(18, torch.float64)
     spoilt.z[2] = torch.inf
     write_complaint(folder / f"spoilt-{rank}", folder / "spoilt", spoilt)
     (folder / "file").write_text("")
     write_complaint(folder / f"unwritable-{rank}", folder / "file" / "below", samples(18, torch.float64))
+    huge = samples(18, torch.float64)
+    huge.u[-1] = 1e308  # the last validation pair, so the last process's
+    write_complaint(folder / f"validation-{rank}", folder / "validation", huge)
+    spoil(rank, update=5)
+    write_complaint(folder / f"diverged-{rank}", folder / "diverged", samples(18, torch.float64))
 
 
 if __name__ == "__main__":

@@ -346,6 +346,7 @@ def test_compile_compiles(carry_out, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # raised by the compiler's own imports
 def test_a_compiled_training_gives_the_numbers_of_an_eager_one(carry_out, tmp_path):
     carry_out(tmp_path / "eager")
     carry_out(tmp_path / "compiled", replace(SETTINGS, compile=True))

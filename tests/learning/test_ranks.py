@@ -54,7 +54,7 @@ def metrics(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "resumed"])
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_two_processes_train_as_one(one, two, kind, strategy):
     for a, b in zip(metrics(one / "ddp" / kind), metrics(two / strategy / kind), strict=True):
@@ -75,3 +75,16 @@ def test_an_error_that_all_find_is_raised_by_all(two):
 def test_an_error_of_the_first_process_ends_the_others_silently(two):
     assert (two / "unwritable-0").read_text().startswith("5 cannot write")
     assert (two / "unwritable-1").read_text() == "5 "
+
+
+def test_a_loss_that_is_not_finite_on_one_process_stops_all_before_the_update(one, two):
+    assert (one / "diverged-0").read_text().startswith("4 the loss or its gradient is not finite in epoch 2, batch 2")
+    assert (two / "diverged-0").read_text() == (one / "diverged-0").read_text()
+    assert (two / "diverged-1").read_text() == "4 "
+    assert [path.name for path in (two / "diverged" / "checkpoints").iterdir()] == ["epoch-0001"]
+
+
+def test_an_output_that_is_not_finite_on_one_process_stops_all(one, two):
+    assert (one / "validation-0").read_text().startswith("4 the operator's output on sample 4 is not finite")
+    assert (two / "validation-0").read_text() == "4 the operator's output on the validation pairs is not finite"
+    assert (two / "validation-1").read_text() == "4 "
