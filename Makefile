@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 ORDERS := tests/operators/test_convergence.py tests/operators/test_tno.py tests/operators/test_fano.py tests/operators/test_vitno.py
 
-.PHONY: help demo test test-slow orders lint format benchmark clean
+.PHONY: help demo test test-slow test-faults orders lint format benchmark clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | sort
@@ -21,6 +21,9 @@ test: $(VENV)/installed-dev        ## the fast test suite (below five minutes on
 
 test-slow: $(VENV)/installed-dev   ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
+
+test-faults: $(VENV)/installed-dev ## kill, stop and starve trainings, and count what comes through (about ten minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m faults -s tests/faults
 
 orders: $(VENV)/installed-dev      ## the observed orders of convergence, and the same operator on different grids
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s $(ORDERS) | grep -E 'order|spread|error|passed|failed'

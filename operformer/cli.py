@@ -1,4 +1,4 @@
-"""The command line: demo, generate, import, inspect, train, evaluate, certify, report.
+"""The command line: demo, generate, import, inspect, train, status, evaluate, certify, report.
 
 Exit codes: 0 done, 1 a certificate that is not passed, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers
 diverged, 5 resource, 130/143 signals.
@@ -22,7 +22,7 @@ from rich.table import Table as Grille
 from operformer import __version__
 from operformer.commands.certificate import certify
 from operformer.commands.data import generate, import_, inspect
-from operformer.errors import OperformerError
+from operformer.errors import OperformerError, TerminatedError
 
 if TYPE_CHECKING:
     from operformer.run import Run
@@ -79,12 +79,28 @@ def train(
         For experiments by name: smoke, which a laptop finishes (if not given), or the paper's.
     """
     from operformer.experiments import find_experiment
+    from operformer.learning.ranks import is_first
     from operformer.run import train_run
 
     found = find_experiment(experiment, scale, overrides)
     folder = out or Path("runs") / found.name
     train_run(found, folder)
-    console.print(f"trained: {folder}; next: operformer evaluate {folder}", soft_wrap=True)
+    if is_first():
+        console.print(f"trained: {folder}; next: operformer evaluate {folder}", soft_wrap=True)
+
+
+@app.command
+def status(run: Path) -> None:
+    """How a training stands: its epoch, loss, speed and time left, or that it was stopped or is done.
+
+    Parameters
+    ----------
+    run
+        The folder of the run.
+    """
+    from operformer.learning.status import describe
+
+    console.print(describe(run), soft_wrap=True)
 
 
 @app.command
@@ -174,10 +190,12 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
     """One line and the exit code; None for what is a defect of the library."""
     if isinstance(error, KeyboardInterrupt):
         return STOPPED, 130
+    if isinstance(error, TerminatedError):
+        return STOPPED, 143
     if isinstance(error, CycloptsError):
         return " ".join(str(error).split()), 2
     if isinstance(error, OperformerError):
-        return str(error), error.exit_code
+        return str(error), error.exit_code  # nothing to say where another process of the training says it
     # torch.OutOfMemoryError on a GPU; on the CPU torch says so in words.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error):
         return OUT_OF_MEMORY, 5
@@ -187,7 +205,8 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"operformer: {message}", file=sys.stderr)
+    if message:
+        print(f"operformer: {message}", file=sys.stderr)
     return code
 
 

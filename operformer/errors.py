@@ -3,13 +3,11 @@
 Every message is one line: what was expected, what came, what to do.
 """
 
-from typing import ClassVar
-
 
 class OperformerError(Exception):
     """An error the user can do something about."""
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
@@ -37,3 +35,15 @@ class ResourceError(OperformerError, RuntimeError):
     """No disk, memory or device."""
 
     exit_code = 5
+
+
+class ElsewhereError(OperformerError):
+    """An error that another process of the same training tells; this one leaves with its exit code, silently."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__("")
+        self.exit_code = exit_code
+
+
+class TerminatedError(BaseException):
+    """SIGTERM: like KeyboardInterrupt no error, so nothing that handles errors may catch it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -11,33 +12,49 @@ from typing import Any, Literal
 
 import torch
 
-from operformer.errors import UsageError
-from operformer.files import read_bytes, read_json
+from operformer.errors import OperformerError, UsageError
+from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.learning.training import Training
 from operformer.operators import Operator
 from operformer.operators.pretrained import OPERATORS
 from operformer.problems import Problem
-from operformer.problems.catalogue import LAWS, describe, problem_of
+from operformer.problems.catalogue import LAWS, PROBLEMS, describe, problem_of
 from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 
+MOST_PAIRS = 10**8
+FINEST = 10**15
+_NAME = re.compile(r"(?!\.)[^/\\\x00-\x1f\x7f]{1,100}")  # it may become a folder, but not one elsewhere
 Scale = Literal["smoke", "paper"]
 
 
 @dataclass(frozen=True)
 class Data:
-    """How many pairs to draw, at which resolution. Validation and test pairs follow the training pairs of the draw."""
+    """How many pairs to draw, at which resolution. Validation and test pairs follow the training pairs of the draw.
+
+    ``folder`` is a set that `operformer generate` made of the same draw; training and validation pairs then come from
+    it, a few at a time.
+    """
 
     resolution: int = 200
     train: int = 8000
     validation: int = 1000
     test: int = 1000
     seed: int = 0
+    coarser: tuple[int, ...] = ()  # resolutions to train on besides, from coarse to fine; see training.resolutions
+    folder: str = ""
 
     def __post_init__(self) -> None:
+        if list(self.coarser) != sorted({n for n in self.coarser if 1 <= n < self.resolution}):
+            raise UsageError(
+                f"data.coarser must rise to below data.resolution, {self.resolution}: got {list(self.coarser)}"
+            )
         for name in ("resolution", "train", "validation", "test"):
             if getattr(self, name) < 1:
                 raise UsageError(f"data.{name} must be at least 1: got {getattr(self, name)}")
+            most = FINEST if name == "resolution" else MOST_PAIRS
+            if getattr(self, name) > most:
+                raise UsageError(f"data.{name} must be at most {most}: got {getattr(self, name)}")
         check_seed("data.seed", self.seed)
 
 
@@ -87,15 +104,29 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
         check_name(key, ["name", "problem", "operator", "data", "training"], f"unknown setting {key}")
         if key != "name" and not isinstance(value, Mapping):
             raise UsageError(f"{key} must be a table of settings: got {value!r}")
+    name = mapping.get("name", "experiment")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UsageError(f"name must be a plain name for a folder, such as lorenz-y: got {name!r}")
     experiment = Experiment(
-        name=str(mapping.get("name", "experiment")),
+        name=name,
         problem=problem_of(mapping.get("problem", {})),
         operator={"name": "TNO"} | dict(mapping.get("operator", {})),
         data=construct(Data, mapping.get("data", {}), "data"),
         training=construct(Training, mapping.get("training", {}), "training"),
     )
-    experiment.make_operator()  # refuses what does not fit, before anything is drawn or trained
+    _check_operator(experiment)
     return experiment
+
+
+def _check_operator(experiment: Experiment) -> None:
+    """Refuse an operator that does not fit, before anything is drawn or trained; without its memory."""
+    try:
+        with torch.device("meta"):
+            experiment.make_operator()
+    except RuntimeError as error:
+        if isinstance(error, OperformerError):
+            raise
+        raise UsageError(f"the operator is too large to be counted ({error}); lower its settings") from None
 
 
 def find_experiment(source: str, scale: Scale | None = None, overrides: Sequence[str] = ()) -> Experiment:
@@ -108,8 +139,8 @@ def find_experiment(source: str, scale: Scale | None = None, overrides: Sequence
         raise UsageError(f"scale goes with an experiment's name: got {scale} with {path}; leave it out")
     if path.suffix == ".toml":
         try:
-            mapping = tomllib.loads(read_bytes(path).decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            mapping = tomllib.loads(read_bytes(path, LARGEST_TEXT).decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"{path} is not TOML: {error}") from None
     elif path.suffix == ".json":
         mapping = read_json(path)
@@ -136,9 +167,10 @@ def _apply(mapping: dict[str, Any], override: str) -> None:
         return
     check_name(section, ["problem", "operator", "data", "training"], f"unknown setting {key}")
     table = mapping.get(section, {})
-    if key == "operator.name" and value in OPERATORS:
-        # Settings of the operator before it that the new one does not have are not meant for it.
-        table = {old: kept for old, kept in table.items() if old in signature(OPERATORS[value]).parameters}
+    kinds: dict[str, Any] = {**OPERATORS} if key == "operator.name" else {**PROBLEMS}
+    if key in ("operator.name", "problem.name") and value in kinds:
+        # Settings of what it replaces that the new one does not have are not meant for it.
+        table = {old: kept for old, kept in table.items() if old in signature(kinds[value]).parameters}
     mapping[section] = {**table, name: value}
 
 

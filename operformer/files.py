@@ -6,13 +6,15 @@ import errno
 import json
 import os
 import socket
+import stat
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from operformer.errors import DataError, ResourceError
 
 PARTIAL = ".partial"
+LARGEST_TEXT = 2**26  # bytes of settings, records and metrics
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -38,8 +40,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 def remove_abandoned(folder: Path) -> None:
     """Remove files that a process of this machine was writing when it was killed."""
     for path in folder.glob(f".*{PARTIAL}") if folder.is_dir() else ():
-        *_, host, process = path.name.removesuffix(PARTIAL).rsplit(".", 2)
-        if host == socket.gethostname() and process.isdigit() and not Path(f"/proc/{process}").exists():
+        stem, _, process = path.name.removesuffix(PARTIAL).rpartition(".")
+        if stem.endswith(f".{socket.gethostname()}") and process.isdecimal() and not _is_alive(int(process)):
             path.unlink(missing_ok=True)
 
 
@@ -48,20 +50,34 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file that has to be there."""
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The content of a file that has to be there, of at most so many bytes."""
+    check_file(path, most)
     try:
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot read {path}: {_reason(error)}") from None
 
 
-def read_json(path: Path) -> Any:
-    """The value of a JSON file that has to be there."""
-    content = read_bytes(path)
+def check_file(path: Path, most: int | None = None) -> None:
+    """Refuse what is no plain file, such as a pipe that never ends, or larger than it can be."""
     try:
-        return json.loads(content)
-    except ValueError as error:
+        found = path.stat()
+    except (OSError, ValueError) as error:
+        reason = _reason(error) if isinstance(error, OSError) else str(error)
+        raise DataError(f"cannot read {path}: {reason}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(f"cannot read {path}: it is no plain file")
+    if most is not None and found.st_size > most:
+        raise DataError(f"cannot read {path}: it has {found.st_size} bytes where at most {most} belong")
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file that has to be there; NaN and infinity are no JSON."""
+    content = read_bytes(path, LARGEST_TEXT)
+    try:
+        return json.loads(content, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not JSON: {error}") from None
 
 
@@ -72,6 +88,27 @@ def flush_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writes that were killed have left in a folder, which must be this process's alone."""
+    for path in folder.glob(f".*{PARTIAL}"):
+        if path.is_file():
+            path.unlink(missing_ok=True)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def _reason(error: OSError) -> str:

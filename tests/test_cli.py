@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import string
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ import time
 import pytest
 import torch
 
-from operformer.cli import main
+from operformer.cli import app, main
 from operformer.learning import training
 from operformer.run import read_run
 
@@ -146,6 +147,44 @@ def test_an_error_is_one_line_and_its_code(call, tmp_path, monkeypatch, argument
     assert part in err
     assert found == code
     assert code > 2 or not (tmp_path / "runs").exists()
+
+
+def misspellings(word):
+    for k in range(len(word)):
+        yield word[:k] + word[k + 1 :]
+        yield word[: k + 1] + word[k:]
+        yield word[:k] + word[k : k + 2][::-1] + word[k + 2 :]
+        yield from (word[:k] + letter + word[k + 1 :] for letter in string.ascii_lowercase)
+
+
+COMMANDS = {"demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "report": ["x"]}
+OPTIONS = [("demo", "out"), ("train", "out"), ("train", "scale"), ("report", "out"), ("train", "debug")]
+
+
+def test_every_command_is_spelled():
+    assert COMMANDS.keys() == {name for name in app if not name.startswith("-")}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_misspelling_of_a_command_is_refused(call, monkeypatch, command):
+    monkeypatch.setattr("operformer.run.train_run", _refuse)
+    for wrong in set(misspellings(command)) - {""}:
+        if wrong != command:
+            code, _, err = call(wrong, *COMMANDS[command])
+            assert (code, err.count("\n")) == (2, 1), wrong
+
+
+@pytest.mark.parametrize(("command", "option"), OPTIONS)
+def test_every_misspelling_of_an_option_is_refused(call, monkeypatch, command, option):
+    monkeypatch.setattr("operformer.run.train_run", _refuse)
+    for wrong in set(misspellings(option)) - {""}:
+        if wrong != option:
+            code, _, err = call(command, *COMMANDS[command], f"--{wrong}", "smoke")
+            assert (code, err.count("\n")) == (2, 1), wrong
+
+
+def _refuse(*_):
+    raise AssertionError("a misspelt command was carried out")
 
 
 @pytest.mark.parametrize(

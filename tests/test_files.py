@@ -6,7 +6,7 @@ import os
 import pytest
 
 from operformer.errors import DataError, ResourceError
-from operformer.files import flush_folder, read_bytes, read_json, write_bytes, write_json
+from operformer.files import check_file, flush_folder, read_bytes, read_json, sweep, write_bytes, write_json
 
 NAMES = ("fsync", "chmod", "replace")
 
@@ -127,3 +127,37 @@ def test_a_folder_is_flushed_and_its_descriptor_closed(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="space"):
         flush_folder(tmp_path)
     assert len(os.listdir("/dev/fd")) == before
+
+
+def test_what_is_no_plain_file_or_too_large_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for name in ("pipe", "endless"):
+        with pytest.raises(DataError, match="no plain file"):
+            read_bytes(tmp_path / name)
+    (tmp_path / "file").write_bytes(b"12345")
+    check_file(tmp_path / "file", 5)
+    with pytest.raises(DataError, match="it has 5 bytes where at most 4 belong"):
+        read_bytes(tmp_path / "file", 4)
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b'{"a": NaN}', b"-Infinity"])
+def test_json_that_is_none_is_refused(tmp_path, content):
+    (tmp_path / "value.json").write_bytes(content)
+    with pytest.raises(DataError, match="is not JSON"):
+        read_json(tmp_path / "value.json")
+
+
+def test_what_a_killed_write_left_is_swept_away_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "replace", raising(SystemExit()))
+    monkeypatch.setattr("pathlib.Path.unlink", lambda *_, **__: None)  # a killed process removes nothing
+    with pytest.raises(SystemExit):
+        write_bytes(tmp_path / "file", b"half")
+    monkeypatch.undo()
+    (left,) = os.listdir(tmp_path)
+    for name in (".lock", ".gitignore", "file", ".epoch-0001.partial"):
+        (tmp_path / name).write_bytes(b"")
+    sweep(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == [".epoch-0001.partial", ".gitignore", ".lock", "file"]
+    assert left.startswith(".file.")
+    sweep(tmp_path / "nowhere")

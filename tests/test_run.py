@@ -1,15 +1,20 @@
 """A run in its folder: what it leaves, what it reads back, what it refuses."""
 
 import json
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
 import operformer
+from operformer.data.generation import Draw, generate
 from operformer.domain import l2_norm
 from operformer.errors import DataError, DivergedError, ResourceError, UsageError
 from operformer.experiments import find_experiment
 from operformer.learning import training
+from operformer.learning.metrics import read_metrics
 from operformer.problems import ControlledODE, Lorenz63
 from operformer.run import evaluate_run, evaluation_grids, read_experiment, read_run, train_run
 
@@ -47,7 +52,8 @@ def folder(done, tmp_path):
 
 def test_each_step_leaves_its_file(done):
     assert sorted(path.name for path in done.iterdir()) == [
-        "checkpoints", "evaluation.json", "experiment.json", "metrics.jsonl", "operator", "training.json",
+        ".lock", "checkpoints", "evaluation.json", "experiment.json", "metrics.jsonl", "operator", "status.json",
+        "training.json",
     ]  # fmt: skip
     assert read_experiment(done) == small()
 
@@ -83,6 +89,32 @@ def test_training_and_validation_pairs_are_the_first_of_the_draw(monkeypatch, tm
     drawn = ControlledODE().sample(16, 8, seed=7)
     assert torch.equal(torch.cat([seen["train"].z, seen["validation"].z]), drawn.z.float())
     assert (len(seen["train"]), len(seen["validation"])) == (13, 3)
+
+
+def test_coarser_pairs_are_the_same_draws(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr("operformer.run.train", lambda operator, samples, *rest: seen.append((samples, rest)))
+    train_run(small("data.coarser=[2, 4]", "training.augment=true", name="lorenz-y"), tmp_path)
+    ((levels, rest),) = seen
+    for level, resolution in zip(levels, (2, 4, 8), strict=True):
+        assert torch.equal(level.z, Lorenz63().sample(13, resolution, seed=7).z.float())
+    assert rest[0].grid.shape == (9,)  # validated at data.resolution
+    assert rest[-1] == Lorenz63().symmetries
+
+
+def test_a_run_that_another_process_trains_is_left_alone(folder):
+    hold = "import sys; from pathlib import Path; from operformer.learning.lock import locked\n"
+    hold += "with locked(Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
+    other = subprocess.Popen([sys.executable, "-c", hold, str(folder)], stdin=-1, stdout=-1)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
+    try:
+        other.stdout.readline()
+        with pytest.raises(ResourceError, match="is being trained by process"):
+            train_run(small(), folder)
+    finally:
+        other.kill()
+        other.communicate()
+    assert all(path.read_bytes() == content for path, content in before.items())
 
 
 def test_every_grid_of_an_evaluation_covers_the_domain():
@@ -229,3 +261,53 @@ def test_a_damaged_operator_is_named(folder):
     for read in (read_run, evaluate_run):
         with pytest.raises(DataError, match=r"model\.safetensors"):
             read(folder)
+
+
+DARCY = [
+    "problem.name=Darcy", "problem.n_modes=8", "problem.coefficient=piecewise", "operator.name=FANO",
+    "operator.n_patches=[2, 2]", "operator.n_modes=2", "operator.hidden_channels=4", "data.resolution=8",
+]  # fmt: skip
+
+
+def darcy(*overrides):
+    return find_experiment("controlled-ode", "smoke", [*DARCY, *SMALL, *overrides])
+
+
+def test_a_run_in_two_dimensions_is_trained_evaluated_and_read(tmp_path):
+    train_run(darcy(), tmp_path)
+    evaluate_run(tmp_path)
+    run = read_run(tmp_path)
+    assert {e.label: e.points for e in run.evaluations} == {"0.5x": 16, "0.75x": 36, "1x": 64, "1.5x": 144, "2x": 256}
+    assert torch.tensor(run.evaluation("2x").worst_sample.prediction).shape == (1, 16, 16)
+
+
+def test_grids_that_the_operator_does_not_take_are_left_out(tmp_path):
+    train_run(darcy("operator.name=ViTNO", "operator.n_patches=[4, 4]"), tmp_path)
+    assert [e.label for e in evaluate_run(tmp_path)] == ["0.5x", "1x", "1.5x", "2x"]  # 4 does not divide 6
+
+
+def test_pairs_from_a_set_on_disk_give_the_same_training(tmp_path):
+    experiment = darcy(f"data.folder={tmp_path / 'data'}")
+    generate(experiment.problem, Draw(16, 8, seed=7), tmp_path / "data")
+    train_run(experiment, tmp_path / "stored")
+    train_run(darcy(), tmp_path / "drawn")
+    metrics = [read_metrics(tmp_path / name / "metrics.jsonl") for name in ("stored", "drawn")]
+    for one, other in zip(*metrics, strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("draw", "problem", "complaint"),
+    [
+        (Draw(16, 8, seed=8), {}, "seed differs"),
+        (Draw(16, 10, seed=7), {}, "resolution differs"),
+        (Draw(16, 8, seed=7, first=1), {}, "first differs"),
+        (Draw(16, 8, seed=7), {"tau": 5.0}, "problem differs"),
+        (Draw(15, 8, seed=7), {}, "holds 15 pairs, and 16 are asked for"),
+    ],
+)
+def test_another_set_on_disk_is_refused(draw, problem, complaint, tmp_path):
+    experiment = darcy(f"data.folder={tmp_path / 'data'}")
+    generate(replace(experiment.problem, **problem), draw, tmp_path / "data")
+    with pytest.raises(UsageError, match=complaint):
+        train_run(experiment, tmp_path / "run")

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from operformer.problems import Pairs, Problem
 
 console = Console(highlight=False, markup=False)
+Constant = Annotated[str, Parameter(help="Changed constants of the law, such as tau=3 n_modes=256.")]
+
 Names = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
 Numbers = Annotated[tuple[float, ...], Parameter(consume_multiple=True, negative="")]
-Constant = Annotated[str, Parameter(help="Changed constants of the law, such as tau=3 n_modes=256.")]
 
 
 def generate(
@@ -77,11 +78,10 @@ def generate(
 
     chosen = _changed(choose(LAWS, problem, "the problem"), constants)
     draw = Draw(samples, resolution, seed, first, dtype, per_shard)
-    share = Share(*_part(part, parts), workers or _cores(), device)
+    share = Share(*_part(part, parts), _cores() if workers is None else workers, device)
     header = make_header(chosen, draw)
     mine = range(share.part, header.n_shards, share.parts)
-    total = sum(map(header.pairs_in, mine))
-    with GenerationDisplay(problem, total, console) as display:
+    with GenerationDisplay(problem, header.pairs_in(mine), console) as display:
         is_whole = make(chosen, draw, out, share, display)
     if is_whole:
         console.print(f"generated: {out}; next: operformer inspect {out}", soft_wrap=True)
@@ -98,7 +98,7 @@ def import_(
     layout: str | None = None,
     grid: Literal["nodes", "cells", "periodic"] | None = None,
     bounds: Numbers = (),
-    steps: tuple[int, int] | None = None,
+    steps: Annotated[tuple[int, int] | None, Parameter(negative="")] = None,
     lead: int | None = None,
 ) -> None:
     """Keep pairs of your own as a set: .npz, .npy, HDF5, MATLAB, PDEBench, The Well, torch.save's .pt.
@@ -159,7 +159,8 @@ def inspect(path: Path, *, figure: Path | None = None) -> None:
         for line in _origin(stored.manifest.header.origin):
             console.print(line, soft_wrap=True)
         shards, size = stored.manifest.shards, sum(shard.bytes for shard in stored.manifest.shards)
-        console.print(f"{len(shards)} files of {size / 2**20:.1f} MiB in all, every checksum is right")
+        files = "1 file" if len(shards) == 1 else f"{len(shards)} files"
+        console.print(f"{files} of {size / 2**20:.1f} MiB in all, every checksum is right")
         for check in shards[0].checks:
             console.print(f"worst {check} {max(shard.checks[check] for shard in shards):.1e}")
         pairs: Pairs = stored
@@ -196,33 +197,54 @@ def _part(part: int | None, parts: int | None) -> tuple[int, int]:
         raise UsageError("--part and --parts go together; give both or neither")
     if part is not None and parts is not None:
         return part, parts
-    for index, number, lowest in (
-        ("RANK", "WORLD_SIZE", None),
-        ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"),
-    ):
-        if index in os.environ and number in os.environ:
-            try:
-                return int(os.environ[index]) - int(os.environ.get(lowest or "", "0")), int(os.environ[number])
-            except ValueError:
-                raise UsageError(f"{index} and {number} must be numbers: got {os.environ[index]!r}") from None
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        return _number("RANK"), _number("WORLD_SIZE")
+    if "SLURM_ARRAY_TASK_ID" in os.environ and "SLURM_ARRAY_TASK_COUNT" in os.environ:
+        task, count = _number("SLURM_ARRAY_TASK_ID"), _number("SLURM_ARRAY_TASK_COUNT")
+        number, between = divmod(task - _number("SLURM_ARRAY_TASK_MIN", 0), _number("SLURM_ARRAY_TASK_STEP", 1) or 1)
+        if between or not 0 <= number < count:
+            raise UsageError(f"task {task} is none of {count} evenly spaced ones; give --part and --parts")
+        return number, count
     return 0, 1
 
 
+def _number(variable: str, default: int | None = None) -> int:
+    """A whole number from the environment."""
+    text = os.environ.get(variable, "" if default is None else str(default))
+    if not text.strip().isdecimal():
+        raise UsageError(f"{variable} must be a whole number: got {text!r}; give --part and --parts")
+    return int(text)
+
+
 def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The cores that this process may use; torchrun's processes of one machine share them."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // max(1, _number("LOCAL_WORLD_SIZE", 1)))
 
 
 def _origin(origin: Mapping[str, Any]) -> list[str]:
-    """Where a set comes from, in words."""
-    if "problem" not in origin:
-        options = ", ".join(f"{name}={value}" for name, value in origin.get("options", {}).items())
-        return [f"imported from {origin.get('file')}{f' with {options}' if options else ''}"]
-    law = dict(origin["problem"])
-    name = law.pop("name")
+    """Where a set comes from, in words; the file may be somebody else's, so nothing of it is printed as it is."""
+    from operformer.data.reading.contents import shown
+
+    law = origin.get("problem")
+    if not isinstance(law, dict):
+        options = _listed(origin.get("options"))
+        file = shown(str(origin.get("file")), quoted=False)
+        return [f"imported from {file}{f' with {options}' if options else ''}"]
+    constants = _listed({name: value for name, value in law.items() if name != "name"})
     return [
-        f"{name}({', '.join(f'{key}={value!r}' for key, value in law.items())})",
-        f"resolution {origin['resolution']}, seed {origin['seed']}, from pair {origin['first']} on",
+        f"{shown(str(law.get('name')), quoted=False)}({constants})",
+        "resolution {}, seed {}, from pair {} on".format(
+            *(shown(str(origin.get(name)), quoted=False) for name in ("resolution", "seed", "first"))
+        ),
     ]
+
+
+def _listed(values: Any) -> str:
+    from operformer.data.reading.contents import shown
+
+    items = values.items() if isinstance(values, dict) else ()
+    return ", ".join(shown(f"{name}={value!r}", quoted=False) for name, value in items)
 
 
 def _refuse_unfinished(path: Path) -> None:

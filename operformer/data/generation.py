@@ -10,15 +10,26 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
 from operformer.data.fields import Fields
-from operformer.data.manifest import MANIFEST, GridRecord, Header, Manifest, ShardRecord, decode, encode, header_of
+from operformer.data.manifest import (
+    MANIFEST,
+    GridRecord,
+    Header,
+    Manifest,
+    ShardRecord,
+    decode,
+    encode,
+    read_header,
+    shard_name,
+)
+from operformer.data.reading.contents import shown
 from operformer.data.shard import encode as encode_shard
 from operformer.data.store import checksum
 from operformer.data.workers import in_processes
@@ -31,6 +42,7 @@ from operformer.settings import construct
 UNFINISHED = "unfinished.json"
 SHARD_BYTES = 64 * 2**20
 SHARD_PAIRS = 256
+LAST_PAIR = 2**62
 Report = Callable[[int], None]
 
 
@@ -47,6 +59,10 @@ class Draw:
 
     def __post_init__(self) -> None:
         check_draws(self.count, self.seed, self.first)
+        if self.first + self.count > LAST_PAIR:
+            raise UsageError(f"a draw has {LAST_PAIR} pairs: got {self.count} from pair {self.first} on")
+        if self.dtype not in ("float32", "float64"):
+            raise UsageError(f'dtype must be "float32" or "float64": got {self.dtype!r}')
         if self.per_shard is not None and self.per_shard < 1:
             raise UsageError(f"a shard must hold at least one pair: got {self.per_shard}")
 
@@ -104,12 +120,9 @@ def generate(
     """
     folder = Path(folder)
     header = make_header(problem, draw)
-    remove_abandoned(folder)
-    claim(folder, header)
     mine = range(share.part, header.n_shards, share.parts)
-    todo = [index for index in mine if not is_made(folder, index)]
-    check_space(folder, header, len(todo))
-    report.found(sum(header.pairs_in(index) for index in mine if index not in todo))
+    todo = begin(folder, header, mine)
+    report.found(header.pairs_in(mine) - sum(header.pairs_in(range(index, index + 1)) for index in todo))
     work = [_Work(problem, draw, header, index, folder, share.device) for index in todo]
     if share.workers == 1 or share.device == "cuda" or len(work) < 2:
         for one in work:
@@ -179,85 +192,111 @@ def save_shard(folder: Path, header: Header, index: int, samples: Samples) -> No
     write_bytes(_record_path(folder, index), encode(asdict(record)))
 
 
-def shard_name(index: int) -> str:
-    """shard-00007.hdf5."""
-    return f"shard-{index:05d}.hdf5"
-
-
 def _record_path(folder: Path, index: int) -> Path:
     return folder / f".{shard_name(index)}.record"
 
 
-def claim(folder: Path, header: Header) -> None:
-    """Make the folder this set's, or refuse one that is another's."""
+def begin(folder: Path, header: Header, mine: range) -> list[int]:
+    """Make the folder this set's; which of the shards are to be made. Nothing is written unless there is room."""
+    remove_abandoned(folder)
+    is_claimed = belongs(folder, header)
+    there = sum(1 for _ in folder.glob("shard-*")) if is_claimed else 0
+    check_space(folder, header, len(mine) - there)  # before they are counted one by one
+    todo = _to_be_made(folder, mine)
+    check_space(folder, header, len(todo))
+    if not is_claimed:
+        write_bytes(folder / UNFINISHED, encode({"header": asdict(header)}))
+    return todo
+
+
+def belongs(folder: Path, header: Header) -> bool:
+    """Whether the folder is this set's already; one that is another's, or holds other files, is refused."""
     for name in (MANIFEST, UNFINISHED):
         if (folder / name).is_file():
-            there = decode(folder / name).get("header", {})
-            wanted = json.loads(json.dumps(asdict(header)))
-            differing = sorted(key for key in wanted if there.get(key) != wanted[key])
-            if differing:
-                raise UsageError(f"{folder} holds another set ({differing[0]} differs); give another folder")
-            return
+            _refuse_another(folder, decode(folder / name).get("header"), json.loads(json.dumps(asdict(header))))
+            return True
     try:
-        is_free = not folder.exists() or all(path.name.endswith(PARTIAL) for path in folder.iterdir())
+        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     except OSError as error:
         raise ResourceError(f"cannot look into {folder}: {(error.strerror or '').lower()}") from None
-    if not is_free:
+    if names & {MANIFEST, UNFINISHED} and any((folder / name).is_file() for name in (MANIFEST, UNFINISHED)):
+        return belongs(folder, header)  # another process has begun, or finished, since we looked
+    if any(not name.endswith(PARTIAL) for name in names):
         raise UsageError(f"{folder} holds other files; give a folder that is empty or does not exist")
-    write_bytes(folder / UNFINISHED, encode({"header": asdict(header)}))
+    return False
+
+
+_TOLD_FIRST = {"title": 0, "count": 1, "origin": 2}
+
+
+def _refuse_another(folder: Path, there: Any, wanted: Mapping[str, Any], name: str = "") -> None:
+    """Refuse a set that differs, and say in what."""
+    if there == wanted:
+        return
+    if isinstance(there, dict) and isinstance(wanted, dict):
+        for key in sorted(wanted, key=lambda key: (_TOLD_FIRST.get(key, 9), key)):
+            _refuse_another(folder, there.get(key), wanted[key], key)
+    found, asked = (shown(json.dumps(value), quoted=False) for value in (there, wanted))
+    raise UsageError(
+        f"{folder} holds another set: its {name or 'header'} is {found}, not {asked}; give another folder or remove "
+        "this one"
+    )
 
 
 def shards_made(folder: Path) -> tuple[int, int]:
     """How many shards of an unfinished set are there, and how many it will have."""
-    total = header_of(decode(folder / UNFINISHED)["header"]).n_shards
-    return sum(_record_path(folder, index).is_file() for index in range(total)), total
+    return len(list(folder.glob(".shard-*.record"))), read_header(folder / UNFINISHED).n_shards
 
 
-def is_made(folder: Path, index: int) -> bool:
-    """Whether a shard is there and what its record, or the manifest, says it is."""
+def _to_be_made(folder: Path, indices: Sequence[int]) -> list[int]:
+    """The shards that are not there, or not what their record, or the manifest, says they are."""
+    shards = Manifest.read(folder).shards if (folder / MANIFEST).is_file() else None
+    return [index for index in indices if not _is_made(folder, index, shards)]
+
+
+def _is_made(folder: Path, index: int, shards: Sequence[ShardRecord] | None) -> bool:
     path = folder / shard_name(index)
     if not path.is_file():
         return False
     try:
-        record = _records(folder, [index])[0]
+        record = shards[index] if shards else _read_record(folder, index)
     except DataError:
         return False
     return path.stat().st_size == record.bytes and checksum(path) == record.sha256
 
 
-def _records(folder: Path, indices: Sequence[int]) -> list[ShardRecord]:
-    if (folder / MANIFEST).is_file():
-        shards = Manifest.read(folder).shards
-        return [shards[index] for index in indices]
-    return [construct(ShardRecord, decode(_record_path(folder, index)), "record") for index in indices]
+def _read_record(folder: Path, index: int) -> ShardRecord:
+    return construct(ShardRecord, decode(_record_path(folder, index)), "record")
 
 
 def finish(folder: Path, header: Header, made: Sequence[int]) -> bool:
     """Turn the records into the manifest once all are there; another process may have done so."""
     everyone = range(header.n_shards)
     if (folder / MANIFEST).is_file():
-        for index in made:
-            if not is_made(folder, index):
-                raise DataError(
-                    f"{folder / shard_name(index)}, made again, is not what the manifest says: the set comes from "
-                    "another kind of machine; make it anew in another folder"
-                )
+        differing = _to_be_made(folder, made)
+        if differing:
+            raise DataError(
+                f"{folder / shard_name(differing[0])}, made again, is not what the manifest says: the set comes from "
+                "another kind of machine; make it anew in another folder"
+            )
     else:
         try:
-            records = _records(folder, everyone)
+            records = [_read_record(folder, index) for index in everyone]
         except DataError:
             return (folder / MANIFEST).is_file()
         Manifest(header, tuple(records)).write(folder)
     (folder / UNFINISHED).unlink(missing_ok=True)
     for index in everyone:
         _record_path(folder, index).unlink(missing_ok=True)
+    remove_abandoned(folder)
     return True
 
 
 def check_space(folder: Path, header: Header, shards: int) -> None:
     """Refuse to begin what the disk cannot hold."""
     need = shards * (header.per_shard * header.bytes_per_pair + 2**16)
-    free = shutil.disk_usage(folder).free
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    free = shutil.disk_usage(nearest).free
     if need > free:
         raise ResourceError(
             f"{folder} needs {need / 2**30:.2f} GiB of disk, and {free / 2**30:.2f} are free; make room or draw less"

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from operformer.data.fields import Fields
+from operformer.data.reading.contents import shown
 from operformer.domain import Grid
-from operformer.domain.box import Bounds
+from operformer.domain.box import Bounds, checked_bounds
 from operformer.domain.grid import Kind
-from operformer.errors import DataError, OperformerError
+from operformer.errors import DataError, OperformerError, UsageError
 from operformer.files import read_bytes, write_bytes
 from operformer.settings import construct
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+LARGEST = 2**28  # bytes of a manifest: a million shards
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,19 @@ class Header:
     origin: Mapping[str, Any]
     count: int
     per_shard: int
-    dtype: str
+    dtype: Literal["float32", "float64"]
     grid: GridRecord
     fields: Fields
+
+    def __post_init__(self) -> None:
+        u, z, times = self.fields.inputs, self.fields.outputs, self.fields.times
+        if min(self.count, self.per_shard, len(u), len(z)) < 1 or min(self.grid.shape, default=0) < 1:
+            raise UsageError("a set holds at least one pair of functions")
+        if times is not None and (len(u), len(z)) != (1, len(times) - 1):
+            raise UsageError(f"one field at {len(times)} times is no {len(u)} to {len(z)} channels")
+        checked_bounds(self.grid.bounds, len(self.grid.bounds if self.grid.kind == "scattered" else self.grid.shape))
+        if not isinstance(self.origin, Mapping):
+            raise UsageError("where a set comes from is a table")
 
     @property
     def n_shards(self) -> int:
@@ -62,10 +75,10 @@ class Header:
         channels = len(self.fields.inputs) + len(self.fields.outputs)
         return channels * prod(self.grid.shape) * (4 if self.dtype == "float32" else 8)
 
-    def pairs_in(self, index: int) -> int:
-        """How many pairs a shard holds."""
-        start, stop = self.shard_range(index)
-        return stop - start
+    def pairs_in(self, shards: range) -> int:
+        """How many pairs some shards hold; the last shard of all may hold fewer than the others."""
+        lacking = self.n_shards * self.per_shard - self.count
+        return len(shards) * self.per_shard - (lacking if self.n_shards - 1 in shards else 0)
 
     def shard_range(self, index: int) -> tuple[int, int]:
         """The pairs of a shard: first and one past the last."""
@@ -99,21 +112,51 @@ class Manifest:
     def read(folder: Path) -> Manifest:
         """The manifest of a folder, refused unless it is exactly what was written."""
         path = folder / MANIFEST
-        values = decode(path)
-        try:
+        header, values = read_header(path), decode(path)
+        with _refusing_others(path):
             shards = tuple(construct(ShardRecord, record, "shard") for record in values["shards"])
-            manifest = Manifest(header_of(values["header"]), shards)
-            header = manifest.header
-            if [shard.count for shard in shards] != [header.pairs_in(index) for index in range(header.n_shards)]:
-                raise ValueError("its shards do not add up to its pairs")
-            if any(Path(shard.name).name != shard.name for shard in shards):
-                raise ValueError("a shard lies outside its folder")
-        except (KeyError, TypeError, ValueError, OperformerError) as error:
-            raise DataError(f"{path} is no manifest of pairs ({error}); make the set again") from None
-        return manifest
+            if len(shards) != header.n_shards:
+                raise ValueError(f"it has {len(shards)} shards for {header.count} pairs, {header.per_shard} in each")
+            for index, shard in enumerate(shards):
+                _check(shard, index, header)
+        return Manifest(header, shards)
 
 
-def header_of(values: Mapping[str, Any]) -> Header:
+def read_header(path: Path) -> Header:
+    """What the set of a manifest is, or will be."""
+    values = decode(path)
+    with _refusing_others(path):
+        return _header_of(values["header"])
+
+
+def shard_name(index: int) -> str:
+    """shard-00007.hdf5."""
+    return f"shard-{index:05d}.hdf5"
+
+
+def _check(shard: ShardRecord, index: int, header: Header) -> None:
+    """Refuse a record that this library does not write."""
+    if shard.name != shard_name(index):
+        raise ValueError(f"shard {index} is called {shard.name!r}")
+    if shard.count != header.pairs_in(range(index, index + 1)):
+        raise ValueError("its shards do not add up to its pairs")
+    if shard.bytes < shard.count * header.bytes_per_pair:
+        raise ValueError(f"{shard.count} pairs of shape {header.grid.shape} do not go into {shard.bytes} bytes")
+    if not isinstance(shard.checks, dict) or not all(type(value) is float for value in shard.checks.values()):
+        raise ValueError("a check is no number")
+
+
+@contextmanager
+def _refusing_others(path: Path) -> Iterator[None]:
+    """Turn whatever values of another kind raise into one line about the file."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OperformerError) as error:
+        reason = shown(str(error), 160, quoted=False)
+        raise DataError(f"{path} is no manifest of pairs ({reason}); make the set again") from None
+
+
+def _header_of(values: Mapping[str, Any]) -> Header:
     """The header that plain values describe."""
     grid = construct(GridRecord, {**values["grid"], "bounds": [tuple(b) for b in values["grid"]["bounds"]]}, "grid")
     fields = construct(Fields, values["fields"], "fields")
@@ -129,6 +172,8 @@ def encode(values: Mapping[str, Any]) -> bytes:
 
 def decode(path: Path) -> dict[str, Any]:
     """The values of a file that `encode` wrote; a file that differs from it in one bit is refused."""
+    if path.is_file() and path.stat().st_size > LARGEST:
+        raise DataError(f"{path} is larger than any manifest; remove {path.parent} and make the set again")
     content = read_bytes(path)
     try:
         values = json.loads(content)

@@ -40,8 +40,9 @@ class GenerationDisplay:
         self._bar.stop()
 
     def found(self, count: int) -> None:
-        """So many pairs were there already; they do not count for the rate."""
+        """So many pairs were there already; they, and the time to find them, do not count for the rate."""
         self._found += count
+        self._started = time.monotonic()
         self._bar.update(self._task, completed=self._found)
 
     def __call__(self, count: int) -> None:

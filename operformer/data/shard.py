@@ -53,8 +53,8 @@ def encode(samples: Samples, fields: Fields, title: str) -> bytes:
 class Shard:
     """A shard on disk, open for reading."""
 
-    def __init__(self, path: Path, fields: Fields, count: int, shape: tuple[int, ...]) -> None:
-        self._path, self._fields = path, fields
+    def __init__(self, path: Path, fields: Fields, count: int, shape: tuple[int, ...], dtype: str) -> None:
+        self._path, self._fields, self._dtype = path, fields, dtype
         with refusing_damage(path):
             self._file = h5py.File(path, "r")
             if fields.times is None:
@@ -96,8 +96,9 @@ class Shard:
 
     def _field(self, name: str, shape: tuple[int, ...]) -> Any:
         array = open_array(self._file, self._path, f"t0_fields/{name}")
-        if array.shape != shape:
-            raise DataError(f"{self._path}: {name} has the shape {array.shape}, not {shape} as its manifest says")
+        if array.shape != shape or array.dtype.name != self._dtype:
+            found, wanted = f"{array.dtype} {array.shape}", f"{self._dtype} {shape}"
+            raise DataError(f"{self._path}: {name} is {found}, not {wanted} as its manifest says")
         return self._file["t0_fields"][name]
 
 

@@ -13,7 +13,6 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import accumulate, groupby
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from operformer.data.manifest import MANIFEST, GridRecord, Manifest, ShardRecord
 from operformer.domain import Grid
+from operformer.domain.box import Bounds
 from operformer.errors import DataError, UsageError
 from operformer.problems.problem import Samples
 
@@ -71,7 +71,7 @@ class StoredPairs:
     def __getitem__(self, index: slice | Tensor) -> StoredPairs | Samples:
         if isinstance(index, slice):
             return StoredPairs(self._shelf, self.grid, self._chosen[index])
-        positions = index.tolist()
+        positions = _positions(index, len(self))
         if not all(-len(self) <= position < len(self) for position in positions):
             raise UsageError(f"the set holds {len(self)} pairs: got the index {max(positions, key=abs)}")
         return self._shelf.take([self._chosen[position] for position in positions], self.grid)
@@ -121,7 +121,8 @@ class _Shelf:
         self.verify(index)
         if index not in self._open:
             record, header = self.manifest.shards[index], self.manifest.header
-            self._open[index] = Shard(self.folder / record.name, header.fields, record.count, header.grid.shape)
+            path = self.folder / record.name
+            self._open[index] = Shard(path, header.fields, record.count, header.grid.shape, header.dtype)
             if len(self._open) > OPEN_SHARDS:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(index)
@@ -162,6 +163,17 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _positions(index: Tensor, count: int) -> list[int]:
+    """The indices that a tensor of them, or of a truth value for each pair, stands for."""
+    if isinstance(index, Tensor) and index.ndim == 1:
+        if index.dtype == torch.bool and len(index) == count:
+            return [int(position) for position in index.nonzero()]
+        if index.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+            return index.tolist()
+    what = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else repr(index)
+    raise UsageError(f"pairs are chosen by a slice or a row of indices, such as torch.tensor([0, 3]): got {what}")
+
+
 def _runs(places: list[int], pairs: list[int]) -> Iterator[list[int]]:
     """Places whose pairs follow each other without a gap."""
     run = places[:1]
@@ -175,17 +187,23 @@ def _runs(places: list[int], pairs: list[int]) -> Iterator[list[int]]:
 
 def _grid(shelf: _Shelf, record: GridRecord) -> Grid:
     """The grid of a set: uniform ones from their record, others from the first shard."""
-    if record.kind in ("nodes", "cells", "periodic"):
-        return Grid.uniform(record.shape, bounds=record.bounds, kind=record.kind)
-    coordinates = shelf.shard(0).coordinates()
-    path = shelf.folder / shelf.manifest.shards[0].name
+    path = shelf.folder / (MANIFEST if record.kind in ("nodes", "cells", "periodic") else shelf.manifest.shards[0].name)
     try:
+        if record.kind in ("nodes", "cells", "periodic"):
+            return Grid.uniform(record.shape, bounds=record.bounds, kind=record.kind)
+        coordinates = shelf.shard(0).coordinates()
         if record.kind == "scattered":
-            grid = Grid.scattered(coordinates["points"], weights=coordinates["weights"], bounds=record.bounds)
+            grid = _scattered(coordinates["points"], coordinates["weights"], record.bounds)
         else:
             grid = Grid.rectilinear(*(coordinates[name] for name in "xyz"[: len(record.shape)]), bounds=record.bounds)
     except (KeyError, UsageError) as error:
         raise DataError(f"{path} has no coordinates of a {record.kind} grid ({error})") from None
-    if prod(grid.shape) != prod(record.shape):
+    if grid.shape != record.shape:
         raise DataError(f"{path} has coordinates of {grid.shape} points, not {record.shape} as its manifest says")
     return grid
+
+
+def _scattered(points: Tensor, weights: Tensor, bounds: Bounds) -> Grid:
+    """Scattered points; equal weights count as none given, so that an operator may leave them out."""
+    equal = Grid.scattered(points, bounds=bounds)
+    return equal if torch.equal(equal.weights, weights) else Grid.scattered(points, weights, bounds)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import queue
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 from operformer.errors import ResourceError
@@ -21,15 +21,19 @@ Task = Callable[[Report], None]
 def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
     """Carry out all tasks; what they report is passed on. The first that fails stops the rest."""
     context = multiprocessing.get_context("spawn")
-    reports = context.Queue()
+    reports = context.SimpleQueue()  # what a task puts into it is there before the task is done
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(reports,))
     try:
-        waiting: set[Future[None]] = {pool.submit(_carry_out, task) for task in tasks}
+        with _interrupts_held_back():  # workers begin with this mask, long before they can ignore anything
+            waiting: set[Future[None]] = {pool.submit(_carry_out, task) for task in tasks}
         while waiting:
             done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_EXCEPTION)
             _pass_on(reports, report)
             for future in done:
                 future.result()
+            # The pool itself looks after a worker only from the first event after its start on.
+            if any(process.exitcode is not None for process in list((pool._processes or {}).values())):
+                raise BrokenProcessPool
         _pass_on(reports, report)
     except BrokenProcessPool:
         raise ResourceError(
@@ -39,6 +43,15 @@ def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
         for process in list((pool._processes or {}).values()):
             process.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _reports: Any = None
@@ -64,8 +77,5 @@ def _carry_out(task: Task) -> None:
 
 
 def _pass_on(reports: Any, report: Report) -> None:
-    while True:
-        try:
-            report(reports.get_nowait())
-        except queue.Empty:
-            return
+    while not reports.empty():
+        report(reports.get())

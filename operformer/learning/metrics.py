@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from operformer.errors import DataError
-from operformer.files import read_bytes, write_bytes
+from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
 
 
 def append_metrics(path: Path, record: dict[str, Any]) -> None:
@@ -19,10 +19,10 @@ def append_metrics(path: Path, record: dict[str, Any]) -> None:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The lines of all epochs."""
     try:
-        lines = [json.loads(line) for line in read_bytes(path).decode().splitlines()]
+        lines = [json.loads(line) for line in read_bytes(path, LARGEST_TEXT).decode().splitlines()]
         for line in lines:
             if not all(isinstance(line[key], int | float) for key in ("epoch", "loss", "validation_error")):
                 raise TypeError("a value is no number")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); restore or remove it") from None
     return lines

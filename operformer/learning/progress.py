@@ -10,10 +10,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 class TrainingDisplay:
-    """Epoch, loss, error, samples per second and time left, on the console."""
+    """Epoch, loss, error, samples per second and time left, on the console; ``samples`` are those of an epoch."""
 
     def __init__(
-        self, title: str, epochs: int, batches: int, first_epoch: int = 0, console: Console | None = None
+        self, title: str, epochs: int, samples: int, first_epoch: int = 0, console: Console | None = None
     ) -> None:
         self._console = console or Console()
         self._title, self._epochs = title, epochs
@@ -28,7 +28,7 @@ class TrainingDisplay:
             disable=not self._console.is_terminal,
         )
         self._task = self._bar.add_task(
-            title, total=epochs * batches, completed=first_epoch * batches, epoch=first_epoch, figures=""
+            title, total=epochs * samples, completed=first_epoch * samples, epoch=first_epoch, figures=""
         )
         self._figures = ""
 
@@ -44,7 +44,7 @@ class TrainingDisplay:
     def batch(self, count: int) -> None:
         """One more batch of so many samples is done."""
         self._seen += count
-        self._bar.update(self._task, advance=1, figures=f"{self._figures}  {self._rate():.0f} samples/s")
+        self._bar.update(self._task, advance=count, figures=f"{self._figures}  {self._rate():.0f} samples/s")
 
     def epoch(self, done: int, loss: float, error: float) -> None:
         """One more epoch is done, with this training loss and this validation error."""

@@ -1,173 +1,283 @@
-"""The training loop (Section 6): relative loss, Adam, a schedule, a checkpoint after each epoch."""
+"""The training loop (Section 6): relative loss, an optimizer, a schedule, checkpoints, one or many processes."""
 
 from __future__ import annotations
 
+import math
+import signal
 import time
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
 
+import numpy as np
 import torch
-from lightning_fabric import Fabric
-from lightning_fabric.plugins.precision import Precision
-from torch import Tensor, nn
+from rich.console import Console
+from torch import Tensor
 
-from operformer.errors import DivergedError, ResourceError, UsageError
-from operformer.files import read_json, write_json
-from operformer.learning.checkpoint import Progress, last_epoch, load_checkpoint, save_checkpoint
+from operformer.errors import DivergedError, UsageError
+from operformer.files import sweep
+from operformer.learning.batches import Augmentation, Plan, batch_sizes, levels_of, resident, shares, streamed
+from operformer.learning.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
+from operformer.learning.ema import WeightAverage
 from operformer.learning.evaluation import relative_errors
-from operformer.learning.loss import LOSSES, LossName
+from operformer.learning.heartbeat import Heartbeat
+from operformer.learning.lock import locked
+from operformer.learning.loss import LOSSES
 from operformer.learning.metrics import append_metrics
+from operformer.learning.optimizer import make_optimizer
 from operformer.learning.progress import TrainingDisplay
+from operformer.learning.ranks import Ranks
+from operformer.learning.recipe import Training, check_device, keep_settings
+from operformer.learning.rounding import LossScale, rounding
 from operformer.learning.samples import check_channels, check_samples, fit_normalisation
-from operformer.learning.schedule import Schedule, ScheduleName, make_schedule
+from operformer.learning.schedule import make_schedule
+from operformer.learning.shards import whole
+from operformer.learning.signals import StopSignals, stop_error
+from operformer.learning.status import Watch
+from operformer.learning.tensorboard import Board
+from operformer.learning.update import Update
 from operformer.operators import Operator, load
-from operformer.problems import Pairs, Samples
-from operformer.problems.problem import check_seed
+from operformer.problems import Pairs, Samples, Symmetry
+from operformer.problems.symmetry import check_symmetry
 
-
-@dataclass(frozen=True)
-class Training:
-    """How to train. Good values: the authors' Adam at 1e-3 with the plateau rule; the cosine when epochs are few."""
-
-    epochs: int = 100
-    batch_size: int = 64
-    learning_rate: float = 1e-3
-    schedule: ScheduleName = "plateau"
-    loss: LossName = "l2"
-    weight_decay: float = 0.0
-    clip_norm: float = 1.0
-    seed: int = 0
-    device: Literal["cpu", "cuda", "auto"] = "auto"
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"training.{name} must be at least 1: got {getattr(self, name)}")
-        for name in ("learning_rate", "clip_norm"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"training.{name} must be positive: got {getattr(self, name)}")
-        if not self.weight_decay >= 0:
-            raise UsageError(f"training.weight_decay must not be negative: got {self.weight_decay}")
-        check_seed("training.seed", self.seed)
+__all__ = ["LOSSES", "Training", "check_device", "train"]
 
 
 def train(
     operator: Operator,
-    samples: Pairs,
+    samples: Pairs | Sequence[Pairs],
     validation: Pairs,
     settings: Training,
     folder: str | Path,
     title: str = "training",
+    symmetries: tuple[Symmetry, ...] = (),
 ) -> Operator:
     """Fit the operator to the samples; the result is the one with the best validation error, also in folder/operator.
 
-    The same folder again goes on from its last checkpoint, to the same numbers. The order of the samples in an epoch
-    follows from (seed, epoch) alone.
+    ``samples`` may be several sets of the same draws, from the coarsest grid to the finest. ``symmetries`` are the
+    problem's, for ``settings.augment``. The same folder again goes on from its last checkpoint, to the same numbers:
+    they follow from the seed, the epoch and the batch alone.
     """
     folder = Path(folder)
     check_device(settings)
-    for kind, pairs in (("training", samples), ("validation", validation)):
+    levels = levels_of(samples)
+    for kind, pairs in (*(("training", level) for level in levels), ("validation", validation)):
         check_samples(pairs, kind)
         check_channels(operator, pairs, kind)
-    _refuse_other_settings(folder, settings)
-    fabric = Fabric(accelerator=settings.device, devices=1, plugins=_AsItIs())
-    fit_normalisation(operator, samples)
-    samples, validation = _on_device(samples, fabric.device), _on_device(validation, fabric.device)
-    operator.to(fabric.device)
-    optimizer = torch.optim.AdamW(operator.parameters(), settings.learning_rate, weight_decay=settings.weight_decay)
-    batches = -(-len(samples) // settings.batch_size)
-    schedule = make_schedule(settings.schedule, optimizer, settings.epochs * batches)
-    progress = load_checkpoint(folder / "checkpoints", operator, optimizer, schedule) or Progress(0, None, 0)
-    wrapped, optimizer = fabric.setup(operator, optimizer)
-
-    with TrainingDisplay(title, settings.epochs, batches, progress.epoch) as display:
-        for epoch in range(progress.epoch, settings.epochs):
-            started = time.monotonic()
-            loss = _epoch(fabric, wrapped, optimizer, schedule, samples, settings, epoch, display)
-            error = float(relative_errors(operator, validation, settings.loss).mean())
-            schedule.after_epoch(error)
-            if progress.best_error is None or error < progress.best_error:
-                operator.save_pretrained(folder / "operator")
-                progress = Progress(epoch + 1, error, best_epoch=epoch + 1)
-            else:
-                progress = replace(progress, epoch=epoch + 1)
-            rate, seconds = optimizer.param_groups[0]["lr"], time.monotonic() - started
-            record = {"epoch": epoch + 1, "loss": loss, "validation_error": error, "learning_rate": rate}
-            append_metrics(folder / "metrics.jsonl", record | {"seconds": round(seconds, 3)})
-            save_checkpoint(folder / "checkpoints", operator, optimizer, schedule, progress)
-            display.epoch(epoch + 1, loss, error)
-    return load(folder / "operator").to(fabric.device)
+    _check_fit(levels, settings, symmetries)
+    ranks = Ranks(settings)
+    with ExitStack() as stack:
+        ranks.first(lambda: stack.enter_context(locked(folder)))
+        ranks.first(partial(keep_settings, folder, settings))
+        ranks.first(partial(_sweep, folder))
+        signals = stack.enter_context(StopSignals())
+        stack.enter_context(Heartbeat(ranks.rank, ranks.world))
+        stack.enter_context(torch.random.fork_rng([ranks.device] if ranks.device.type == "cuda" else []))
+        stack.enter_context(rounding(operator, settings.averages, settings.products))
+        fit_normalisation(operator, levels[-1])
+        job = _prepare(operator, levels, validation, settings, folder, ranks, symmetries)
+        progress = load_checkpoint(folder / "checkpoints", job.state) or Progress(0, None, 0)
+        _carry_out(job, progress, signals, title)
+        if signals.received is not None:  # after the last batch
+            raise stop_error(signals.received)
+    return load(folder / "operator").to(ranks.device)
 
 
-def _epoch(
-    fabric: Fabric,
-    wrapped: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    schedule: Schedule,
-    samples: Pairs,
+@dataclass(frozen=True)
+class _Job:
+    """What does not change from one update to the next."""
+
+    settings: Training
+    folder: Path
+    ranks: Ranks
+    levels: tuple[Pairs, ...]  # coarse to fine
+    validation: Pairs
+    plan: Plan
+    state: State
+    update: Update
+    augmentation: Augmentation | None
+
+
+def _prepare(
+    operator: Operator,
+    levels: tuple[Pairs, ...],
+    validation: Pairs,
     settings: Training,
-    epoch: int,
-    display: TrainingDisplay,
-) -> float:
-    """One pass over the samples; the mean loss."""
-    wrapped.train()
-    total = 0.0
-    for number, chosen in enumerate(_order(len(samples), settings, epoch).split(settings.batch_size)):
-        batch = samples[chosen].to(fabric.device)
-        loss = LOSSES[settings.loss](wrapped(batch.u, batch.grid), batch.z, batch.grid).mean()
-        fabric.backward(loss)
-        norm = fabric.clip_gradients(wrapped, optimizer, max_norm=settings.clip_norm, error_if_nonfinite=False)
-        _check_finite(loss, norm, epoch, number)
-        optimizer.step()
-        optimizer.zero_grad()
-        schedule.after_update()
-        total += loss.item() * len(batch)
-        display.batch(len(batch))
-    return total / len(samples)
+    folder: Path,
+    ranks: Ranks,
+    symmetries: tuple[Symmetry, ...],
+) -> _Job:
+    """Data and operator on the device, optimizer and schedule ready."""
+    module = ranks.setup(operator, settings.compile)
+    optimizer = make_optimizer(settings.optimizer, operator, settings.learning_rate, settings.weight_decay)
+    sizes = batch_sizes(settings.batch_size, levels)
+    plan = Plan(len(levels[0]), sizes, settings.epochs, settings.seed, settings.resolutions == "mixed")
+    state = State(
+        operator,
+        optimizer,
+        make_schedule(settings.schedule, optimizer, plan.updates),
+        WeightAverage(operator, settings.ema) if settings.ema else None,
+        LossScale() if settings.averages == "float16" else None,
+    )
+    return _Job(
+        settings,
+        folder,
+        ranks,
+        tuple(resident(level, ranks.device, operator.input_mean.dtype) for level in levels),
+        resident(validation, ranks.device, operator.input_mean.dtype),
+        plan,
+        state,
+        Update(ranks, module, state, settings.loss, settings.clip_norm),
+        Augmentation(symmetries, settings.seed) if settings.augment else None,
+    )
 
 
-def _on_device(pairs: Pairs, device: torch.device) -> Pairs:
-    """Pairs in memory go to the device once; those on disk go there batch by batch."""
-    return pairs.to(device) if isinstance(pairs, Samples) else pairs
+def _carry_out(job: _Job, progress: Progress, signals: StopSignals, title: str) -> None:
+    """All epochs that are left, with what is shown and written of them."""
+    if progress.epoch >= job.settings.epochs:
+        return
+    is_first = job.ranks.rank == 0
+    console = None if is_first else Console(quiet=True)
+    watch = Watch(job.folder if is_first else None, title, job.settings, job.plan.count)
+    board = Board(job.folder, progress.epoch) if is_first else None
+    display = TrainingDisplay(title, job.settings.epochs, job.plan.count, progress.epoch, console)
+    with display:
+        for epoch in range(progress.epoch, job.settings.epochs):
+            started = time.monotonic()
+            progress = _epoch(job, progress, display, watch, signals)
+            loss = progress.loss / job.plan.count
+            progress, error = _validate(job, replace(progress, epoch=epoch + 1, batch=0, loss=0.0))
+            rate, seconds = job.state.optimizer.param_groups[0]["lr"], time.monotonic() - started
+            record = {"epoch": epoch + 1, "loss": loss, "validation_error": error, "learning_rate": rate}
+            record |= {"seconds": round(seconds, 3)}
+            job.ranks.first(partial(append_metrics, job.folder / "metrics.jsonl", record))
+            _save(job, progress)
+            watch.epoch(progress, loss)
+            if board:
+                board.epoch(record)
+            display.epoch(epoch + 1, loss, error)
+    if board:
+        board.close()
 
 
-class _AsItIs(Precision):
-    """Fabric's own plugins round what goes in and out; here dtypes are the operator's and the samples'."""
-
-    def convert_input(self, data: Any) -> Any:
-        return data
-
-    def convert_output(self, data: Any) -> Any:
-        return data
-
-
-def _refuse_other_settings(folder: Path, settings: Training) -> None:
-    """A folder holds one training; only its length and its device may change."""
-    path = folder / "training.json"
-    wanted = {name: value for name, value in asdict(settings).items() if name not in ("epochs", "device")}
-    if last_epoch(folder / "checkpoints") and path.is_file():
-        differing = [name for name, value in wanted.items() if read_json(path).get(name) != value]
-        if differing:
-            raise UsageError(f"{folder} holds a training with another {differing[0]}; train into another folder")
-    write_json(path, wanted)
-
-
-def check_device(settings: Training) -> None:
-    """Refuse a device that is not there."""
-    if settings.device == "cuda" and not torch.cuda.is_available():
-        raise ResourceError('training.device is "cuda", but no CUDA device was found; set it to "cpu" or "auto"')
-
-
-def _order(count: int, settings: Training, epoch: int) -> Tensor:
-    generator = torch.Generator().manual_seed((settings.seed << 20) + epoch)
-    return torch.randperm(count, generator=generator)
+def _epoch(job: _Job, progress: Progress, display: TrainingDisplay, watch: Watch, signals: StopSignals) -> Progress:
+    """The batches of an epoch that are left; saves and leaves if a signal asks for it."""
+    job.update.module.train()
+    plan = job.plan.epoch(progress.epoch)
+    parts = _parts(job, plan, progress)
+    for number in range(progress.batch, len(plan)):
+        size = len(plan[number][1])
+        _reseed(job, progress.epoch, number)
+        given = [next(parts) for _ in range(job.settings.accumulation)]
+        asked = [float(signals.received == signal.SIGINT), float(signals.received == signal.SIGTERM)]
+        summed = job.update(given, size, [*asked, float(watch.is_save_due())])
+        if summed is None:
+            watch.leave(progress, len(plan), "diverged")
+            raise job.ranks.told(_diverged(progress.epoch, number, job.plan, given[0][0]))
+        progress = replace(progress, batch=number + 1, loss=progress.loss + summed[0])
+        display.batch(size)
+        watch.batch(progress, len(plan), size)
+        _, interrupted, terminated, is_save_due = summed
+        if interrupted or terminated or is_save_due:
+            _save(job, progress)
+            watch.saved()
+        if interrupted or terminated:
+            watch.leave(progress, len(plan), "stopped")
+            raise stop_error(signal.SIGINT if interrupted else signal.SIGTERM)
+    return progress
 
 
-def _check_finite(loss: Tensor, gradient_norm: Tensor | None, epoch: int, batch: int) -> None:
-    numbers = loss if gradient_norm is None else loss + gradient_norm
-    if not bool(torch.isfinite(numbers)):
-        raise DivergedError(
-            f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {batch + 1}; checkpoints before "
-            "it are good: lower training.learning_rate and train into a new folder"
-        )
+def _parts(job: _Job, plan: list[tuple[int, Tensor]], progress: Progress) -> Iterator[tuple[Samples, int]]:
+    """This process's parts of the batches that are left, each with how many of its pairs count."""
+    counts: list[int] = []
+    loads = []
+    for number, (level, chosen) in enumerate(plan[progress.batch :], start=progress.batch):
+        for places, own in shares(chosen, job.ranks.rank, job.ranks.world, job.settings.accumulation):
+            counts.append(len(places))
+            loads.append(partial(_load, job, level, own, places, progress.epoch, number, len(chosen)))
+    is_here = all(isinstance(level, Samples) and level.u.device == job.ranks.device for level in job.levels)
+    found = (load_part() for load_part in loads) if is_here else streamed(loads)
+    return zip(found, counts, strict=True)
+
+
+def _load(job: _Job, level: int, own: Tensor, places: Tensor, epoch: int, number: int, size: int) -> Samples:
+    samples = job.levels[level][own]
+    dtype = job.state.operator.input_mean.dtype
+    if samples.u.device != job.ranks.device or samples.u.dtype != dtype or samples.z.dtype != dtype:
+        samples = samples.to(job.ranks.device, dtype)
+    return job.augmentation(samples, epoch, number, size, places) if job.augmentation else samples
+
+
+def _validate(job: _Job, progress: Progress) -> tuple[Progress, float]:
+    """The validation error after an epoch; if it is the best one, the operator is kept."""
+    average = job.state.average
+    with average.applied() if average else nullcontext():
+        error = _validation_error(job)
+        job.state.schedule.after_epoch(error)
+        if progress.best_error is None or error < progress.best_error:
+            operator = job.state.operator
+            weights = {name: whole(tensor) for name, tensor in operator.state_dict().items()}
+            job.ranks.first(partial(operator.save_pretrained, job.folder / "operator", weights))
+            progress = replace(progress, best_error=error, best_epoch=progress.epoch)
+    return progress, error
+
+
+def _validation_error(job: _Job) -> float:
+    """The mean relative error; each process takes as many pairs, so that all of them call the operator as often."""
+    operator, pairs, norm = job.state.operator, job.validation, job.settings.loss
+    if job.ranks.world == 1:
+        return float(relative_errors(operator, pairs, norm).mean())
+    count = len(pairs)
+    share = -(-count // job.ranks.world)
+    wanted = job.ranks.rank * share
+    first = min(wanted, count - share)
+    errors = torch.zeros(count, dtype=torch.float64)
+    try:
+        errors[first : first + share] = relative_errors(operator, pairs[first : first + share], norm)
+    except DivergedError:
+        errors[first : first + share] = torch.nan  # told by all of them together
+    errors[:wanted] = 0  # what the last ones have besides, others have, too
+    error = float(torch.tensor(job.ranks.total(*errors.tolist()), dtype=torch.float64).mean())
+    if not math.isfinite(error):
+        raise job.ranks.told(DivergedError("the operator's output on the validation pairs is not finite"))
+    return error
+
+
+def _save(job: _Job, progress: Progress) -> None:
+    """Write a checkpoint, once there is something to go on from."""
+    contents = gather(job.state)
+    if contents.moments:
+        job.ranks.first(partial(write_checkpoint, job.folder / "checkpoints", contents, progress))
+
+
+def _sweep(folder: Path) -> None:
+    for place in (folder, folder / "operator"):
+        sweep(place)
+
+
+def _check_fit(levels: tuple[Pairs, ...], settings: Training, symmetries: tuple[Symmetry, ...]) -> None:
+    """Refuse resolutions and symmetries that do not go with the settings."""
+    if settings.resolutions == "mixed" and len(levels) == 1:
+        raise UsageError('training.resolutions is "mixed", but there is one resolution; give data.coarser')
+    if settings.augment and not symmetries:
+        raise UsageError("training.augment is true, but the problem names no symmetries; set it to false")
+    for symmetry in symmetries if settings.augment else ():
+        for level in levels:
+            check_symmetry(symmetry, level.grid)
+
+
+def _reseed(job: _Job, epoch: int, batch: int) -> None:
+    """Random numbers inside the operator follow from (seed, epoch, batch, rank)."""
+    sequence = np.random.SeedSequence([job.settings.seed, epoch, batch, job.ranks.rank])
+    torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0]))
+
+
+def _diverged(epoch: int, batch: int, plan: Plan, samples: Samples) -> DivergedError:
+    step = sum(len(plan.levels(before)) for before in range(epoch)) + batch + 1
+    return DivergedError(
+        f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {batch + 1} (update {step}, "
+        f"{math.prod(samples.grid.shape)} points); checkpoints before it are good: lower training.learning_rate and "
+        "train into a new folder"
+    )

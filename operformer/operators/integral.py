@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import prod, sqrt
 from typing import Literal
 
 import torch
@@ -19,6 +19,7 @@ from operformer.errors import UsageError
 from operformer.operators.encoder import two_layers
 
 BasisName = Literal["fourier", "cosine", "legendre"]
+MOST_MODES = 2**17
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,11 @@ class Spectrum:
 
     basis: Basis
     n_modes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        count = prod(2 * m for m in self.n_modes)
+        if count > MOST_MODES:
+            raise UsageError(f"n_modes must keep at most {MOST_MODES} modes in all: got {count}; take fewer")
 
 
 class SpectralMixing(nn.Module):

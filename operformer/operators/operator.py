@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from operformer.domain import Grid
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
+
+LARGEST_DEPTH = 256
 
 
 class Operator(nn.Module, ABC):
@@ -37,8 +40,11 @@ class Operator(nn.Module, ABC):
         for name, value in settings.items():
             if name.endswith("channels") or name == "n_layers":
                 _check_count(name, value, least=0 if name == "initial_channels" else 1)
+        if settings.get("n_layers", 1) > LARGEST_DEPTH:
+            raise UsageError(f"n_layers must be at most {LARGEST_DEPTH}: got {settings['n_layers']}")
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
         self.settings = settings
+        self.kind = type(self).__name__  # for files; sharding gives the object another class
         self.register_buffer("input_mean", torch.zeros(in_channels))
         self.register_buffer("input_scale", torch.ones(in_channels))
         self.register_buffer("output_mean", torch.zeros(out_channels))
@@ -68,12 +74,15 @@ class Operator(nn.Module, ABC):
         x = grid.points.reshape(-1, self.dim).to(self.domain_lower.device)
         return ((x - self.domain_lower.double()) / self.domain_extent.double()).to(self.domain_lower.dtype)
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write ``model.safetensors`` and ``config.json``; nothing in them can run."""
+    def save_pretrained(self, folder: str | Path, weights: Mapping[str, Tensor] | None = None) -> None:
+        """Write ``model.safetensors`` and ``config.json``; nothing in them can run.
+
+        ``weights`` take the place of its own, such as averaged ones or those that several processes share.
+        """
         folder = Path(folder)
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
-        write_bytes(folder / "model.safetensors", save(weights))
-        write_json(folder / "config.json", {"operator": type(self).__name__, "settings": self.settings})
+        given = self.state_dict() if weights is None else weights
+        write_bytes(folder / "model.safetensors", save({k: t.detach().cpu().contiguous() for k, t in given.items()}))
+        write_json(folder / "config.json", {"operator": self.kind, "settings": self.settings})
 
     def _checked(self, u: Tensor, grid: Grid | None) -> Grid:
         """The grid of u, after both were compared with what the operator takes."""

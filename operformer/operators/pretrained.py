@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load as load_tensors
 from torch import Tensor
 
 from operformer.errors import DataError, UsageError
-from operformer.files import read_bytes, read_json
+from operformer.files import check_file, read_bytes, read_json
 from operformer.operators.baselines import AFNO, FNO, GalerkinTransformer
 from operformer.operators.codomain import CodomainNO
 from operformer.operators.fano import FANO
@@ -33,6 +33,9 @@ OPERATORS: dict[str, type[Operator]] = {
 }
 
 
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
 def load(folder: str | Path) -> Operator:
     """The operator that `Operator.save_pretrained` wrote to a folder, in evaluation mode, on the CPU."""
     folder = Path(folder)
@@ -40,20 +43,37 @@ def load(folder: str | Path) -> Operator:
         raise DataError(f"there is no folder {folder}; give one that save_pretrained wrote")
     if not (folder / "config.json").is_file() and (folder / "operator" / "config.json").is_file():
         raise DataError(f"{folder} is the folder of a run; its operator is in {folder / 'operator'}")
-    operator = _build(folder / "config.json")
+    # Without memory first: a file may describe more than it holds.
+    with torch.device("meta"):
+        described = _build(folder / "config.json")
     path = folder / "model.safetensors"
+    _check_shapes({name: tuple(t.shape) for name, t in described.state_dict().items()}, tensor_shapes(path), path)
     weights = read_tensors(path)
-    _check_weights(operator, weights, path)
+    _check_weights(weights, path)
+    with torch.random.fork_rng(devices=[]):  # first weights are drawn on the CPU, and not kept
+        operator = _build(folder / "config.json")
     dtype = weights["input_mean"].dtype
     operator.to(dtype).load_state_dict(weights)
     return operator.eval()
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file."""
+def read_tensors(path: Path, most: int | None = None) -> dict[str, Tensor]:
+    """The tensors of a safetensors file of at most so many bytes."""
     try:
-        return load_tensors(read_bytes(path))
-    except SafetensorError as error:
+        return load_tensors(read_bytes(path, most))
+    except (SafetensorError, KeyError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path} is damaged ({error}); restore it from a copy") from None
+
+
+def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The names and shapes of a safetensors file, from its header alone."""
+    check_file(path)
+    try:
+        with safe_open(path, "pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
         raise DataError(f"{path} is damaged ({error}); restore it from a copy") from None
 
 
@@ -63,18 +83,19 @@ def _build(path: Path) -> Operator:
     try:
         make = choose(OPERATORS, name, "operator")
         return construct(make, config["settings"], "settings")
-    except (UsageError, TypeError, KeyError, AttributeError) as error:
+    except (UsageError, TypeError, KeyError, AttributeError, ValueError, RuntimeError) as error:
         raise DataError(f"{path} describes no operator: {error}") from None
 
 
-def _check_weights(operator: Operator, weights: dict[str, Tensor], path: Path) -> None:
-    expected = {name: tensor.shape for name, tensor in operator.state_dict().items()}
-    found = {name: tensor.shape for name, tensor in weights.items()}
+def _check_shapes(expected: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]], path: Path) -> None:
     if expected != found:
         wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
         raise DataError(f"{path} does not fit its config.json: {wrong[0]} and {len(wrong) - 1} more differ")
+
+
+def _check_weights(weights: dict[str, Tensor], path: Path) -> None:
     for name, tensor in weights.items():
-        if not tensor.is_floating_point():
-            raise DataError(f"{path} holds {tensor.dtype} in {name} where numbers with a point belong; restore it")
+        if tensor.dtype not in DTYPES or tensor.dtype != weights["input_mean"].dtype:
+            raise DataError(f"{path} holds {tensor.dtype} in {name}, where one kind of numbers belongs; restore it")
         if not bool(torch.isfinite(tensor).all()):
             raise DataError(f"{path} holds a value in {name} that is not finite; restore it from a copy")

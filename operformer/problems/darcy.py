@@ -16,6 +16,7 @@ from operformer.errors import UsageError
 from operformer.problems.elliptic import solve_darcy
 from operformer.problems.gaussian import GaussianMeasure
 from operformer.problems.problem import Problem, Samples
+from operformer.problems.symmetry import SQUARE, Symmetry
 
 _SQUARE = ((0.0, 1.0), (0.0, 1.0))
 
@@ -61,6 +62,11 @@ class Darcy(Problem):
     def measure(self) -> GaussianMeasure:
         """The law of g."""
         return GaussianMeasure(self.scale, self.tau, self.alpha, self.n_modes)
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """Those of the square, which the law of g and f = 1 have, too."""
+        return SQUARE
 
     def grid(self, resolution: int) -> Grid:
         """resolution x resolution cells, or nodes, of the unit square."""

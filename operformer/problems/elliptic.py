@@ -19,7 +19,7 @@ from operformer.errors import DivergedError, UsageError
 
 RESIDUAL = 1e-10
 _ITERATIONS = 500
-_CONTRAST = 16.0  # Poisson's problem alone has a condition number of at most max a / min a
+_CONTRAST = 5.0  # Poisson's problem alone has a condition number of at most max a / min a
 _WIDTH = 0.025  # of the mean of log a that is factored out beyond that, as a share of the box
 
 

@@ -14,6 +14,7 @@ from operformer.domain import Grid
 from operformer.errors import DivergedError, UsageError
 from operformer.problems.gaussian import GaussianMeasure
 from operformer.problems.problem import Problem, Samples
+from operformer.problems.symmetry import Symmetry, kolmogorov_symmetries
 from operformer.problems.vorticity import TORUS, VorticityEquation
 
 # The largest share of the outermost wave numbers in a flow that counts as resolved.
@@ -78,6 +79,11 @@ class Kolmogorov(Problem):
     def equation(self) -> VorticityEquation:
         """The flow."""
         return VorticityEquation(self.n_modes, self.viscosity, self.forcing)
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """Shifts along the force, half turns, and mirrors with a shift by half a wave of the force."""
+        return kolmogorov_symmetries(self.forcing) if self.forcing else ()
 
     def grid(self, resolution: int) -> Grid:
         """resolution x resolution cells of the torus."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from operformer.domain import Grid
 from operformer.errors import DivergedError, UsageError
 from operformer.problems.problem import Samples
+from operformer.problems.symmetry import Symmetry
 from operformer.problems.taylor import taylor
 from operformer.problems.time_domain import TimeProblem, check_horizon
 
@@ -56,6 +57,14 @@ class Lorenz63(TimeProblem):
     def output_names(self) -> tuple[str, ...]:
         """The recovered components."""
         return self.recover
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """(x, y, z) -> (-x, -y, z); the box of starts has it, too."""
+        signs = {"x": -1, "y": -1, "z": 1}
+        inputs = ("x", "y", "z") if self.initial else ("x",)
+        u_signs, z_signs = (tuple(signs[name] for name in names) for names in (inputs, self.recover))
+        return (Symmetry(u_signs=u_signs, z_signs=z_signs),)
 
     def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
         times = grid.points[:, 0]

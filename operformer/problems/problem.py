@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol, overload
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, overload
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from torch import Tensor
 from operformer.domain import Grid
 from operformer.domain.box import Bounds
 from operformer.errors import UsageError
+
+if TYPE_CHECKING:
+    from operformer.problems.symmetry import Symmetry
 
 Boundary = Literal["open", "wall", "periodic"]
 
@@ -137,6 +140,11 @@ class Problem(ABC):
     def out_channels(self) -> int:
         """How many components z has."""
         return len(self.output_names)
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """Moves that leave the law as it is, to be applied in turn; none unless a problem names them."""
+        return ()
 
     def sample(
         self,

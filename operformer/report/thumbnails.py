@@ -47,14 +47,14 @@ def _draw(axes: Axes, values: Tensor, grid: Grid) -> Any:
     values, grid = values.double().cpu(), grid.to("cpu")
     if grid.dim == 1:
         order = grid.points[:, 0].argsort()
-        axes.plot(grid.points[order, 0], values[order], linewidth=1)
+        axes.plot(grid.points[order, 0].numpy(), values[order].numpy(), linewidth=1)
         return None
     axes.set(xticks=[], yticks=[])
     axes.grid(visible=False)
+    axes.set_aspect("equal")
     if grid.axes is None:
-        axes.set_aspect("equal")
-        return axes.scatter(grid.points[:, 0], grid.points[:, 1], c=values, s=4)
+        return axes.scatter(grid.points[:, 0].numpy(), grid.points[:, 1].numpy(), c=values.numpy(), s=4)
     if grid.dim == 3:
         values = values[:, :, values.shape[2] // 2]
-    axes.set_aspect("equal")
-    return axes.pcolormesh(grid.axes[0], grid.axes[1], values.T, shading="nearest", rasterized=True)
+    (x, row), (y, column) = (axis.sort() for axis in grid.axes[:2])
+    return axes.pcolormesh(x.numpy(), y.numpy(), values[row][:, column].T.numpy(), shading="nearest", rasterized=True)

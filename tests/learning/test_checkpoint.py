@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from operformer.errors import DataError, ResourceError
-from operformer.learning.checkpoint import Progress, load_checkpoint, save_checkpoint
+from operformer.learning.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
 from operformer.learning.loss import relative_l2
 from operformer.learning.schedule import Cosine
 from operformer.operators import TNO
@@ -19,7 +19,7 @@ from operformer.operators import TNO
 FILES = ["config.json", "model.safetensors", "optimizer.safetensors", "training.json"]
 
 
-class State:
+class Moving:
     """An operator with its optimizer and schedule, moved along one update at a time."""
 
     def __init__(self, make_operator, pairs, seed=0):
@@ -27,8 +27,8 @@ class State:
         self.optimizer = torch.optim.AdamW(self.operator.parameters(), 0.01)
         self.schedule = Cosine(self.optimizer, 50)
 
-    def parts(self):
-        return self.operator, self.optimizer, self.schedule
+    def state(self):
+        return State(self.operator, self.optimizer, self.schedule)
 
     def update(self):
         s = self.samples
@@ -38,7 +38,7 @@ class State:
         self.schedule.after_update()
 
     def save(self, folder, epoch):
-        save_checkpoint(folder, *self.parts(), Progress(epoch, 1 / (epoch + 2), epoch))
+        write_checkpoint(folder, gather(self.state()), Progress(epoch, 1 / (epoch + 2), epoch))
 
     def numbers(self):
         """Everything that the next update depends on."""
@@ -53,7 +53,7 @@ class State:
 
 @pytest.fixture
 def fresh(make_operator, pairs):
-    return lambda seed=0: State(make_operator, pairs, seed)
+    return lambda seed=0: Moving(make_operator, pairs, seed)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_checkpoint_brings_everything_back(fresh, folder):
     assert names(folder / "epoch-0003") == FILES
     again = fresh(seed=1)
     assert again.numbers() != state.numbers()
-    assert load_checkpoint(folder, *again.parts()) == Progress(3, 1 / 5, 3)
+    assert load_checkpoint(folder, again.state()) == Progress(3, 1 / 5, 3)
     assert again.numbers() == state.numbers()
     for one in (state, again):
         one.update()
@@ -81,9 +81,9 @@ def test_a_checkpoint_brings_everything_back(fresh, folder):
 
 
 def test_no_checkpoint_is_no_progress(fresh, folder):
-    assert load_checkpoint(folder, *fresh().parts()) is None
+    assert load_checkpoint(folder, fresh().state()) is None
     folder.mkdir()
-    assert load_checkpoint(folder, *fresh().parts()) is None
+    assert load_checkpoint(folder, fresh().state()) is None
 
 
 @pytest.mark.parametrize(("epochs", "kept"), [((1,), [1]), ((1, 2, 3, 4), [3, 4]), ((99, 100, 101), [100, 101])])
@@ -94,7 +94,7 @@ def test_the_last_two_are_kept(fresh, folder, epochs, kept):
         state.save(folder, epoch)
     assert names(folder) == [f"epoch-{epoch:04d}" for epoch in kept]
     assert [path for path in folder.iterdir() if path.name.startswith(".")] == []
-    assert load_checkpoint(folder, *fresh().parts()).epoch == epochs[-1]
+    assert load_checkpoint(folder, fresh().state()).epoch == epochs[-1]
 
 
 def test_epochs_of_five_digits_come_after_those_of_four(fresh, folder):
@@ -102,7 +102,7 @@ def test_epochs_of_five_digits_come_after_those_of_four(fresh, folder):
     for epoch in (9998, 9999, 10000, 10001):
         state.update()
         state.save(folder, epoch)
-        assert load_checkpoint(folder, *fresh().parts()).epoch == epoch
+        assert load_checkpoint(folder, fresh().state()).epoch == epoch
     assert {name.removeprefix("epoch-").lstrip("0") for name in names(folder)} == {"10000", "10001"}
 
 
@@ -116,7 +116,7 @@ def test_a_half_written_checkpoint_is_not_looked_at(fresh, folder):
     (half / "model.safetensors").write_bytes(b"half")
     (half / "more").write_bytes(b"from another version")
     again = fresh(seed=1)
-    assert load_checkpoint(folder, *again.parts()).epoch == 1
+    assert load_checkpoint(folder, again.state()).epoch == 1
     assert again.numbers() == before
     state.update()
     state.save(folder, 2)
@@ -174,12 +174,12 @@ def test_an_interruption_at_any_file_operation_leaves_a_whole_checkpoint(fresh, 
             interrupt(patch, call, error)
             state.save(folder, epoch)
         again = fresh(seed=1)
-        found = load_checkpoint(folder, *again.parts())
+        found = load_checkpoint(folder, again.state())
         assert found.epoch >= epoch - 1, f"operation {call} of {total()} lost the checkpoint"
         assert again.numbers() in saved[found.epoch]
         state.save(folder, epoch)
         assert names(folder) == [f"epoch-{epoch - 1:04d}", f"epoch-{epoch:04d}"]
-        load_checkpoint(folder, *again.parts())
+        load_checkpoint(folder, again.state())
         assert again.numbers() == saved[epoch][-1]
 
 
@@ -242,7 +242,7 @@ def test_damage_is_told_in_one_line_that_names_the_checkpoint(fresh, folder, nam
     state.save(folder, 7)
     damage(folder / "epoch-0007" / name)
     with pytest.raises(DataError) as caught:
-        load_checkpoint(folder, *fresh().parts())
+        load_checkpoint(folder, fresh().state())
     assert str(folder / "epoch-0007") in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -254,7 +254,7 @@ def test_truncated_files_are_named(fresh, folder):
         state.save(folder, 7)
         cut(0.5)(folder / "epoch-0007" / name)
         with pytest.raises(DataError, match=name):
-            load_checkpoint(folder, *fresh().parts())
+            load_checkpoint(folder, fresh().state())
 
 
 def test_a_full_disk_is_told_in_one_line(fresh, folder, monkeypatch):
@@ -272,4 +272,4 @@ def test_another_operator_is_refused(fresh, folder):
     other = TNO(1, 1, 1, hidden_channels=10, n_layers=1, n_heads=2)
     optimizer = torch.optim.AdamW(other.parameters())
     with pytest.raises(DataError, match="another operator"):
-        load_checkpoint(folder, other, optimizer, Cosine(optimizer, 50))
+        load_checkpoint(folder, State(other, optimizer, Cosine(optimizer, 50)))

@@ -6,7 +6,7 @@ from math import cos, pi
 import pytest
 import torch
 
-from operformer.learning.schedule import Cosine, Plateau, make_schedule
+from operformer.learning.schedule import Cosine, OneCycle, Plateau, make_schedule
 
 
 def optimizer_at(*rates):
@@ -50,6 +50,29 @@ def test_the_cosine_does_not_look_at_errors():
     assert rates(optimizer) == before
 
 
+@pytest.mark.parametrize("updates", [10, 37, 100])
+def test_one_cycle_is_torchs(updates):
+    ours, theirs = optimizer_at(0.5), optimizer_at(0.5)
+    schedule = OneCycle(ours, updates)
+    reference = torch.optim.lr_scheduler.OneCycleLR(theirs, 0.5, updates, cycle_momentum=False)
+    for _ in range(updates - 1):
+        assert rates(ours) == pytest.approx(rates(theirs), rel=1e-12)
+        theirs.step()
+        reference.step()
+        schedule.after_update()
+    assert rates(ours) == pytest.approx(rates(theirs), rel=1e-12)
+    assert rates(ours)[0] == pytest.approx(0.5 / 25e4, rel=1e-12)
+
+
+@pytest.mark.parametrize("updates", [1, 2, 3, 4])
+def test_one_cycle_of_few_updates_moves_in_each(updates):
+    optimizer = optimizer_at(1.0)
+    schedule = OneCycle(optimizer, updates)
+    for _ in range(updates + 1):
+        assert 0 < rates(optimizer)[0] <= 1.0
+        schedule.after_update()
+
+
 def test_the_plateau_halves_after_more_than_two_epochs_without_a_better_error():
     optimizer = optimizer_at(0.8)
     schedule = Plateau(optimizer)
@@ -73,8 +96,8 @@ def test_updates_do_not_move_the_plateau():
 ERRORS = [1.0, 0.9, 0.95, 0.9, 0.91, 0.9, 0.9, 0.9, 0.5, 0.6, 0.6, 0.6, 0.5]
 
 
-@pytest.mark.parametrize("name", ["plateau", "cosine"])
-@pytest.mark.parametrize("stop", [1, 4, 5, 11])
+@pytest.mark.parametrize("name", ["plateau", "cosine", "one-cycle"])
+@pytest.mark.parametrize("stop", [0, 1, 4, 5, 11])
 def test_a_schedule_goes_on_from_its_state_in_json(name, stop):
     def follow(optimizer, schedule, errors):
         seen = []

@@ -213,7 +213,7 @@ def test_the_result_is_the_operator_of_the_best_epoch(carry_out, monkeypatch, tm
         assert all(torch.equal(found[key], second[key]) for key in second)
         assert not all(torch.equal(found[key], third[key]) for key in third)
     progress = json.loads((tmp_path / "checkpoints" / "epoch-0003" / "training.json").read_text())["progress"]
-    assert progress == {"epoch": 3, "best_error": 0.3, "best_epoch": 2}
+    assert progress == {"epoch": 3, "best_error": 0.3, "best_epoch": 2, "batch": 0, "loss": 0.0}
 
 
 def test_scaled_data_give_scaled_predictions(pairs, make_operator, tmp_path):

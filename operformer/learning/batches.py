@@ -1,0 +1,131 @@
+"""Which pairs make a batch, at which resolution, and how they come to the device.
+
+All of it follows from (seed, epoch, batch), so that a training goes on from a position alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from operformer.errors import UsageError
+from operformer.problems import Pairs, Samples, Symmetry
+from operformer.problems.symmetry import moved
+
+FITS = 0.4  # of the free memory of a GPU, which the training itself needs too
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The batches of every epoch: ``sizes`` holds the pairs of a batch for each resolution, coarse to fine.
+
+    Staged, the resolutions share the epochs equally, coarse ones first; mixed, one is drawn for each batch.
+    """
+
+    count: int
+    sizes: tuple[int, ...]
+    epochs: int
+    seed: int
+    is_mixed: bool
+
+    def epoch(self, epoch: int) -> list[tuple[int, Tensor]]:
+        """The resolution and the chosen pairs of each batch; every pair comes once."""
+        generator = torch.Generator().manual_seed((self.seed << 20) + epoch)
+        order = torch.randperm(self.count, generator=generator)
+        levels = self.levels(epoch)
+        sizes = [self.sizes[level] for level in levels]
+        sizes[-1] = self.count - sum(sizes[:-1])
+        return list(zip(levels, order.split(sizes), strict=True))
+
+    def levels(self, epoch: int) -> list[int]:
+        """The resolution of each batch, counted from the coarsest."""
+        if not self.is_mixed:
+            level = min(epoch, self.epochs - 1) * len(self.sizes) // self.epochs
+            return [level] * -(-self.count // self.sizes[level])
+        draws = np.random.default_rng([self.seed, epoch])
+        levels, left = [], self.count
+        while left > 0:
+            levels.append(int(draws.integers(len(self.sizes))))
+            left -= self.sizes[levels[-1]]
+        return levels
+
+    @cached_property
+    def updates(self) -> int:
+        """The batches of all epochs."""
+        if len(self.sizes) == 1:
+            return self.epochs * len(self.levels(0))
+        return sum(len(self.levels(epoch)) for epoch in range(self.epochs))
+
+
+def batch_sizes(finest: int, levels: Sequence[Pairs]) -> tuple[int, ...]:
+    """As many points in a batch of each resolution as ``finest`` pairs of the last one have."""
+    points = [prod(pairs.grid.shape) for pairs in levels]
+    return tuple(max(1, round(finest * points[-1] / n)) for n in points)
+
+
+def levels_of(samples: Pairs | Sequence[Pairs]) -> tuple[Pairs, ...]:
+    """The sets of a training from the coarsest grid to the finest, all with the same draws."""
+    levels: tuple[Any, ...] = tuple(samples) if isinstance(samples, list | tuple) else (samples,)
+    counts = sorted({len(level) for level in levels})
+    points = [prod(level.grid.shape) for level in levels]
+    if len(counts) != 1:
+        raise UsageError(f"sets of several resolutions must hold the same draws: got {' and '.join(map(str, counts))}")
+    if points != sorted(set(points)):
+        raise UsageError(f"sets of several resolutions go from coarse to fine: got {points} points")
+    return levels
+
+
+def shares(chosen: Tensor, rank: int, world: int, parts: int) -> list[tuple[Tensor, Tensor]]:
+    """The parts of a batch that one of ``world`` processes computes: where in the batch, and which pairs.
+
+    Who has nothing to do takes the first pair along, for the sake of the others, who wait for its gradient; its weight
+    is zero because it is counted as none.
+    """
+    places = torch.arange(len(chosen)).tensor_split(world)[rank].tensor_split(parts)
+    return [(place, chosen[place if len(place) else torch.zeros(1, dtype=torch.long)]) for place in places]
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """A random symmetry of the problem for every pair, drawn from (seed, epoch, batch)."""
+
+    symmetries: tuple[Symmetry, ...]
+    seed: int
+
+    def __call__(self, samples: Samples, epoch: int, batch: int, size: int, places: Tensor) -> Samples:
+        """The pairs that stand at these places of a batch of that size, moved."""
+        draws = np.random.default_rng([self.seed, epoch, batch, len(self.symmetries)])
+        uniform = torch.from_numpy(draws.random((len(self.symmetries), size)))
+        places = places if len(places) else torch.zeros(1, dtype=torch.long)
+        return moved(samples, self.symmetries, uniform[:, places])
+
+
+def resident(pairs: Pairs, device: torch.device, dtype: torch.dtype) -> Pairs:
+    """Pairs that fit go to the device once, in the operator's precision; others go there batch by batch."""
+    if device.type == "cpu":
+        return pairs.to(device, dtype) if isinstance(pairs, Samples) else pairs
+    free, _ = torch.cuda.mem_get_info(device)
+    if 4 * len(pairs) * sum(pairs.channels) * prod(pairs.grid.shape) > FITS * free:
+        return pairs
+    return (pairs if isinstance(pairs, Samples) else pairs[torch.arange(len(pairs))]).to(device, dtype)
+
+
+def streamed(loads: Sequence[Callable[[], Samples]]) -> Iterator[Samples]:
+    """The results in order, the next one read while the one before it is used."""
+    with ThreadPoolExecutor(1) as reader:
+        waiting: deque[Future[Samples]] = deque()
+        for load in loads:
+            waiting.append(reader.submit(load))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -1,0 +1,100 @@
+"""One update of the weights from one batch: part by part, all processes together, no number that is not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from math import isfinite, prod
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from operformer.errors import ResourceError
+from operformer.learning.checkpoint import State
+from operformer.learning.loss import LOSSES, LossName
+from operformer.learning.ranks import Ranks
+from operformer.learning.rounding import unscale
+from operformer.problems import Samples
+
+
+@dataclass(frozen=True)
+class Update:
+    """theta <- optimizer(grad of the mean loss of a batch), the gradient clipped to ``clip_norm``."""
+
+    ranks: Ranks
+    module: nn.Module
+    state: State
+    loss: LossName
+    clip_norm: float
+
+    def __call__(self, parts: Iterable[tuple[Samples, int]], size: int, requests: list[float]) -> list[float] | None:
+        """The sum of the losses of ``size`` pairs and the summed requests; None if a number is not finite.
+
+        ``parts`` are this process's, each with how many of its pairs count.
+        """
+        given = list(parts)
+        local = 0.0
+        for number, (samples, count) in enumerate(given):
+            local += self._backward(samples, count, size, is_last=number == len(given) - 1)
+        norm = self._gradient_norm()
+        summed = self.ranks.total(local, *requests)
+        if not isfinite(summed[0]) or not (isfinite(norm) or self._may_be_scaled_too_high()):
+            return None
+        if isfinite(norm):
+            self._step()
+        self.state.optimizer.zero_grad()
+        self.state.schedule.after_update()
+        return summed
+
+    def _backward(self, samples: Samples, count: int, size: int, is_last: bool) -> float:
+        """Add the gradient of a part; the sum of its losses."""
+        weight = count * self.ranks.world / size  # the gradients of the processes are averaged
+        scale = self.state.scale.value if self.state.scale else 1.0
+        try:
+            with self._silence(not is_last):
+                prediction = self.module(samples.u, samples.grid)
+                loss = LOSSES[self.loss](prediction, samples.z, samples.grid).mean()
+                self.ranks.fabric.backward(loss if weight * scale == 1 else loss * (weight * scale))
+        except (MemoryError, RuntimeError) as error:
+            if _is_out_of_memory(error):
+                raise _out_of_memory(samples, self.ranks.rank) from None
+            raise
+        return loss.item() * count
+
+    def _silence(self, is_silent: bool) -> AbstractContextManager[None]:
+        """Processes need not exchange the gradients of all parts but the last."""
+        if is_silent and self.ranks.world > 1:
+            return self.ranks.fabric.no_backward_sync(self.module)  # type: ignore[arg-type]
+        return nullcontext()
+
+    def _gradient_norm(self) -> float:
+        """The norm of the gradient, which is clipped to ``clip_norm``."""
+        parameters = list(self.state.operator.parameters())
+        if self.state.scale:
+            unscale(parameters, self.state.scale.value)
+        norm: Tensor = torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm)
+        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+
+    def _may_be_scaled_too_high(self) -> bool:
+        return self.state.scale is not None and self.state.scale.overflow()
+
+    def _step(self) -> None:
+        self.state.optimizer.step()
+        if self.state.scale:
+            self.state.scale.success()
+        if self.state.average:
+            self.state.average.update()
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    # On a CPU torch says so in words.
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
+
+
+def _out_of_memory(samples: Samples, rank: int) -> ResourceError:
+    what = f"a batch of {len(samples)} pairs of {prod(samples.grid.shape)} points"
+    return ResourceError(
+        f"out of memory (rank {rank}) with {what}; raise training.accumulation, or lower training.batch_size"
+    )

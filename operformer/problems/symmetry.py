@@ -1,0 +1,115 @@
+"""Symmetries of a law: moves of D and signs of channels that turn pairs (u, z) into pairs of the same operator.
+
+(g u)(x) = s_u u(g^-1 x) and (g z)(x) = s_z z(g^-1 x), on a uniform grid a permutation of its points, so without error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+import torch
+from torch import Tensor
+
+from operformer.domain import Grid
+from operformer.errors import UsageError
+from operformer.problems.problem import Samples
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """The powers g^0, ..., g^(order - 1) of one move.
+
+    g reverses the ``flipped`` axes, exchanges the two axes of a square if ``transposed``, shifts ``shifted`` = (axis,
+    parts) by 1 / parts of its period and multiplies the channels by the signs (None: all +1). ``order=None`` with a
+    shift is every whole step of the grid. Powers that a grid cannot represent are not drawn there.
+    """
+
+    order: int | None = 2
+    flipped: tuple[int, ...] = ()
+    transposed: bool = False
+    shifted: tuple[int, int] | None = None
+    u_signs: tuple[int, ...] | None = None
+    z_signs: tuple[int, ...] | None = None
+
+    def powers(self, grid: Grid, uniform: Tensor) -> Tensor:
+        """Uniform numbers (count,) of [0, 1) as powers of g, equally likely among those that the grid can represent."""
+        if self.shifted is None:
+            return (uniform * (self.order or 1)).long()
+        axis, parts = self.shifted
+        points = grid.shape[axis]
+        if self.order is None:
+            return (uniform * points).long()
+        stride = parts // gcd(parts, points)  # the least power that shifts by whole steps
+        return stride * (uniform * (self.order // stride)).long()
+
+    def move(self, values: Tensor, grid: Grid, powers: Tensor, signs: tuple[int, ...] | None) -> Tensor:
+        """Values (count, channels, *shape), each function moved by its own power of g."""
+        is_odd = powers % 2 == 1
+        for axis in range(values.ndim - 2):
+            index = self._sources(grid, axis, powers, is_odd)
+            if index is not None:
+                shape = [len(powers), 1, *[1] * (values.ndim - 2)]
+                shape[2 + axis] = grid.shape[axis]
+                values = torch.take_along_dim(values, index.reshape(shape), 2 + axis)
+        own = is_odd.reshape(-1, *[1] * (values.ndim - 1))
+        if self.transposed:
+            values = torch.where(own, values.transpose(-1, -2), values)
+        if signs is not None:
+            factors = values.new_tensor(signs).reshape(1, -1, *[1] * (values.ndim - 2))
+            values = torch.where(own, values * factors, values)
+        return values
+
+    def _sources(self, grid: Grid, axis: int, powers: Tensor, is_odd: Tensor) -> Tensor | None:
+        """For each function the point (count, n) along an axis whose value comes to each point; None: its own."""
+        n = grid.shape[axis]
+        index = torch.arange(n, device=powers.device).expand(len(powers), n)
+        shifts = self.shifted is not None and self.shifted[0] == axis
+        if shifts and self.shifted is not None:
+            steps = powers if self.order is None else powers * n // self.shifted[1]
+            index = (index - steps[:, None]) % n
+        if axis in self.flipped:
+            # Around the middle of D; on a periodic grid, whose last point is missing, around its first point.
+            mirrored = (-index) % n if grid.kind == "periodic" else n - 1 - index
+            index = torch.where(is_odd[:, None], mirrored, index)
+        return index if shifts or axis in self.flipped else None
+
+
+def moved(samples: Samples, symmetries: Sequence[Symmetry], uniform: Tensor) -> Samples:
+    """Each pair moved by a power of each symmetry in turn; uniform numbers (symmetries, count) in [0, 1) choose it."""
+    u, z, grid = samples.u, samples.z, samples.grid
+    for symmetry, draws in zip(symmetries, uniform, strict=True):
+        check_symmetry(symmetry, grid)
+        powers = symmetry.powers(grid, draws).to(u.device)
+        u = symmetry.move(u, grid, powers, symmetry.u_signs)
+        z = symmetry.move(z, grid, powers, symmetry.z_signs)
+    return Samples(u, z, grid)
+
+
+def check_symmetry(symmetry: Symmetry, grid: Grid) -> None:
+    """Refuse a grid whose points the symmetry does not permute."""
+    moves = symmetry.flipped or symmetry.transposed or symmetry.shifted is not None
+    if moves and grid.kind not in ("nodes", "cells", "periodic"):
+        raise UsageError(f"symmetries that move D need a uniform grid: got {grid}; set training.augment to false")
+    if symmetry.shifted is not None and grid.kind == "nodes":
+        raise UsageError(f"shifts need a periodic grid or cells: got {grid}; set training.augment to false")
+    if symmetry.transposed and (len(grid.shape) != 2 or grid.shape[0] != grid.shape[1]):
+        raise UsageError(f"the symmetries of the square need as many points along both axes: got {grid}")
+
+
+# The eight symmetries of the square, for laws of scalars that do not tell its corners apart (Darcy with f = 1).
+SQUARE = (Symmetry(flipped=(0,)), Symmetry(flipped=(1,)), Symmetry(transposed=True))
+
+
+def kolmogorov_symmetries(waves: int) -> tuple[Symmetry, ...]:
+    """The symmetries of the vorticity w of a flow on the torus with forcing -n cos(n y), n = ``waves``.
+
+    Shifts in x, the half turn w(-x, -y), and the glide -w(-x, y - pi / n) of order 2 n: a mirror changes the sign of w,
+    half a wave that of the forcing. Together they make every symmetry of the equation: 4 n times the circle.
+    """
+    return (
+        Symmetry(order=None, shifted=(0, 1)),
+        Symmetry(flipped=(0, 1)),
+        Symmetry(order=2 * waves, flipped=(0,), shifted=(1, 2 * waves), u_signs=(-1,), z_signs=(-1,)),
+    )

@@ -1,0 +1,89 @@
+"""AdamW and Muon: which parameter goes to whom, and the same steps as torch's own optimizers apart."""
+
+import pytest
+import torch
+
+from operformer import FANO, TNO
+from operformer.learning.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
+from operformer.learning.optimizer import Together, make_optimizer, parts_of
+from operformer.learning.schedule import Cosine, Plateau
+
+
+def tno(seed=0):
+    torch.manual_seed(seed)
+    return TNO(2, 1, 1, hidden_channels=6, n_layers=2, n_heads=2)
+
+
+def fano(seed=0):
+    torch.manual_seed(seed)
+    return FANO((2, 2), 3, 1, 1, hidden_channels=6, n_layers=1, n_heads=2)
+
+
+def gradients(operator, seed):
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in operator.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+
+
+@pytest.mark.parametrize("make", [tno, fano])
+def test_muon_takes_the_matrices_inside_the_layers(make):
+    operator = make()
+    muon, adamw = parts_of(make_optimizer("muon", operator, 1e-3, 0.0))
+    names = {id(p): name for name, p in operator.named_parameters()}
+    taken, left = ([names[id(p)] for group in part.param_groups for p in group["params"]] for part in (muon, adamw))
+    assert len(taken) + len(left) == len(names)
+    assert set(taken) | set(left) == set(names.values())
+    assert all("layers." in name and dict(operator.named_parameters())[name].ndim == 2 for name in taken)
+    assert any("merge.weight" in name for name in taken)
+    for name in left:
+        assert "layers." not in name or dict(operator.named_parameters())[name].ndim != 2
+
+
+def test_together_steps_as_both_do_apart():
+    one, other = tno(), tno()
+    together = make_optimizer("muon", one, 1e-2, 0.1)
+    inside = [p for name, p in other.named_parameters() if p.ndim == 2 and "layers." in name]
+    rest = [p for name, p in other.named_parameters() if not (p.ndim == 2 and "layers." in name)]
+    apart = [
+        torch.optim.Muon(inside, 1e-2, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, 1e-2, weight_decay=0.1),
+    ]
+    schedules = [Cosine(together, 20), *(Cosine(part, 20) for part in apart)]
+    for step in range(7):
+        gradients(one, step)
+        gradients(other, step)
+        for optimizer in (together, *apart):
+            optimizer.step()
+        for schedule in schedules:
+            schedule.after_update()
+    for p, q in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_a_checkpoint_brings_every_moment_back(name, tmp_path):
+    def fresh(seed):
+        operator = tno(seed)
+        optimizer = make_optimizer(name, operator, 1e-2, 0.0)
+        return State(operator, optimizer, Plateau(optimizer))
+
+    state = fresh(0)
+    for step in range(3):
+        gradients(state.operator, step)
+        state.optimizer.step()
+    write_checkpoint(tmp_path, gather(state), Progress(1, 0.5, 1))
+    again = fresh(1)
+    load_checkpoint(tmp_path, again)
+    for one in (state, again):
+        gradients(one.operator, 99)
+        one.optimizer.step()
+    for p, q in zip(state.operator.parameters(), again.operator.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+def test_a_rate_that_is_set_reaches_both_parts():
+    together = make_optimizer("muon", tno(), 1e-2, 0.0)
+    assert isinstance(together, Together)
+    for group in together.param_groups:
+        group["lr"] = 0.5
+    assert [group["lr"] for part in together.parts for group in part.param_groups] == [0.5, 0.5]

@@ -1,0 +1,132 @@
+"""One update: parts that add up to the batch, a scale that does not show, and what is told when memory runs out."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from operformer.errors import ResourceError
+from operformer.learning.batches import shares
+from operformer.learning.checkpoint import State
+from operformer.learning.loss import relative_l2
+from operformer.learning.ranks import Ranks
+from operformer.learning.recipe import Training
+from operformer.learning.rounding import LossScale
+from operformer.learning.samples import fit_normalisation
+from operformer.learning.schedule import Cosine
+from operformer.learning.update import Update
+
+
+class Kept(torch.optim.SGD):
+    """Leaves the weights and the gradients as they are."""
+
+    def step(self, closure=None):
+        pass
+
+    def zero_grad(self, set_to_none=True):
+        pass
+
+
+@pytest.fixture
+def make_update(make_operator, pairs):
+    """An update of the small operator in float64, and its operator."""
+
+    def make(optimizer=Kept, clip_norm=1e30, scale=None, rate=0.1, dtype=torch.float64):
+        operator = make_operator(dtype=dtype)
+        fit_normalisation(operator, pairs(13, dtype=dtype))
+        ranks = Ranks(Training(device="cpu"))
+        module = ranks.setup(operator, is_compiled=False)
+        chosen = optimizer(operator.parameters(), rate)
+        state = State(operator, chosen, Cosine(chosen, 10), scale=scale)
+        return Update(ranks, module, state, "l2", clip_norm), operator
+
+    return make
+
+
+def gradients(operator):
+    return [p.grad.clone() for p in operator.parameters()]
+
+
+def by_hand(operator, samples):
+    operator.zero_grad()
+    relative_l2(operator(samples.u, samples.grid), samples.z, samples.grid).mean().backward()
+    return gradients(operator)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+def test_the_parts_of_a_batch_add_up_to_its_gradient(make_update, pairs, parts):
+    update, operator = make_update()
+    samples = pairs(7, dtype=torch.float64)
+    given = [(samples[own], len(places)) for places, own in shares(torch.arange(7), 0, 1, parts)]
+    (loss,) = update(given, 7, [])
+    found = gradients(operator)
+    for one, other in zip(found, by_hand(operator, samples), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    expected = relative_l2(operator(samples.u, samples.grid), samples.z, samples.grid).sum().item()
+    assert loss == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("clip_norm", [0.01, 1e30])
+def test_the_gradient_is_clipped_to_its_norm(make_update, pairs, clip_norm):
+    update, operator = make_update(clip_norm=clip_norm)
+    samples = pairs(5, dtype=torch.float64)
+    whole = by_hand(operator, samples)
+    operator.zero_grad()
+    update([(samples, 5)], 5, [])
+    norm = torch.cat([g.flatten() for g in whole]).norm()
+    factor = min(1.0, clip_norm / (norm.item() + 1e-6))  # torch's own guard against zero
+    for one, other in zip(gradients(operator), whole, strict=True):
+        torch.testing.assert_close(one, factor * other, rtol=1e-10, atol=1e-14)
+
+
+def test_a_scaled_loss_gives_the_same_gradient(make_update, pairs):
+    scaled, one = make_update(scale=LossScale())
+    plain, other = make_update()
+    samples = pairs(5, dtype=torch.float64)
+    assert scaled([(samples, 5)], 5, []) == plain([(samples, 5)], 5, [])
+    for p, q in zip(gradients(one), gradients(other), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-15)
+
+
+def test_an_overflow_leaves_the_weights_and_halves_the_scale(make_update, pairs):
+    scale = LossScale()
+    update, operator = make_update(torch.optim.SGD, scale=scale)
+    samples = pairs(5, dtype=torch.float64)
+    before = [p.detach().clone() for p in operator.parameters()]
+    next(operator.parameters()).register_hook(lambda gradient: gradient * torch.inf)
+    assert update([(samples, 5)], 5, []) is not None
+    assert scale.value == 2048
+    assert all(torch.equal(p, q) for p, q in zip(operator.parameters(), before, strict=True))
+    while scale.value > 1:
+        update([(samples, 5)], 5, [])
+    assert update([(samples, 5)], 5, []) is None  # no scale would help
+    assert all(torch.equal(p, q) for p, q in zip(operator.parameters(), before, strict=True))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried"),
+    ],
+)
+def test_memory_that_runs_out_is_told_with_the_batch_and_its_points(make_update, pairs, error):
+    update, _ = make_update()
+
+    def fail(*_):
+        raise error
+
+    failing = replace(update, module=fail)
+    with pytest.raises(ResourceError, match=r"out of memory .* with a batch of 7 pairs of 11 points"):
+        failing([(pairs(7), 7)], 7, [])
+
+
+def test_other_errors_are_not_taken_for_memory(make_update, pairs):
+    update, _ = make_update()
+
+    def fail(*_):
+        raise RuntimeError("a defect")
+
+    with pytest.raises(RuntimeError, match="a defect"):
+        replace(update, module=fail)([(pairs(7), 7)], 7, [])
