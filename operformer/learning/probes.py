@@ -69,6 +69,8 @@ def resolution_for(operator: Operator) -> tuple[int, ...]:
     if all(n % 2 == 0 for n in bound):
         return tuple(bound)
     least = max({1: 32, 2: 12, 3: 6}[operator.dim], 4 * operator.settings.get("final_modes", 0))
+    if isinstance(operator, FNO):
+        least = max(least, 2 * max(operator.modes))  # neuraloperator counts k and -k
     patches = getattr(operator, "n_patches", (1,) * operator.dim)
     spectrum = getattr(operator, "spectrum", None)
     modes = (1,) * operator.dim if spectrum is None else spectrum.n_modes

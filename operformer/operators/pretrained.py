@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load as load_tensors
 from torch import Tensor
 
-from operformer.errors import DataError, UsageError
+from operformer.errors import DataError, ResourceError, UsageError
 from operformer.files import check_file, read_bytes, read_json
 from operformer.operators.baselines import AFNO, FNO, GalerkinTransformer
 from operformer.operators.codomain import CodomainNO
@@ -83,6 +83,8 @@ def _build(path: Path) -> Operator:
     try:
         make = choose(OPERATORS, name, "operator")
         return construct(make, config["settings"], "settings")
+    except ResourceError:  # a package that is not installed is not the file's fault
+        raise
     except (UsageError, TypeError, KeyError, AttributeError, ValueError, RuntimeError) as error:
         raise DataError(f"{path} describes no operator: {error}") from None
 

@@ -38,6 +38,7 @@ class FNO(Operator):
         modes = (n_modes,) * dim if isinstance(n_modes, int) else tuple(n_modes)
         if len(modes) != dim or any(not isinstance(m, int) or m < 2 for m in modes):
             raise UsageError(f"n_modes must be at least 2 along each of {dim} axes: got {n_modes!r}")
+        self.modes = modes
         self.network = _import_fno()(
             n_modes=modes,
             in_channels=in_channels + dim,

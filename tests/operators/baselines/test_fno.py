@@ -2,6 +2,7 @@
 
 import builtins
 import copy
+import sys
 import warnings
 
 import pytest
@@ -9,7 +10,9 @@ import torch
 
 from operformer import Grid, load
 from operformer.errors import ResourceError, UsageError
+from operformer.learning.training import Training, train
 from operformer.operators.baselines import FNO
+from operformer.problems import ControlledODE
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +98,28 @@ def test_saved_and_loaded(neuralop, dtype, tmp_path):
     for other in (load(tmp_path), copy.deepcopy(operator)):
         torch.testing.assert_close(other(u, grid), operator(u, grid), rtol=0, atol=0)
     assert not any(t.is_complex() for t in operator.state_dict().values())
+
+
+def test_without_neuraloperator_a_saved_one_is_no_damaged_file(neuralop, tmp_path, monkeypatch):
+    FNO(1, 1, 1, hidden_channels=4, n_layers=1, n_modes=4).save_pretrained(tmp_path)
+    monkeypatch.setitem(sys.modules, "neuralop.models", None)
+    with pytest.raises(ResourceError, match="pip install"):
+        load(tmp_path)
+
+
+def test_a_training_that_stopped_goes_on_to_the_same_numbers(neuralop, tmp_path):
+    """neuraloperator's own trainer cannot resume an FNO."""
+    samples = ControlledODE().sample(24, 8, seed=1).to(dtype=torch.float32)
+    results = []
+    for folder, stops in (("whole", (4,)), ("parts", (2, 4))):
+        for epochs in stops:
+            torch.manual_seed(0)
+            operator = FNO(1, 1, 1, hidden_channels=6, n_layers=1, n_modes=4)
+            settings = Training(epochs=epochs, batch_size=4, learning_rate=5e-3, device="cpu")
+            trained = train(operator, samples[:20], samples[20:], settings, tmp_path / folder)
+        results.append(trained.state_dict())
+    for name, tensor in results[0].items():
+        torch.testing.assert_close(results[1][name], tensor, rtol=0, atol=0)
 
 
 def test_what_it_refuses(neuralop):
