@@ -173,7 +173,7 @@ def test_an_override_that_is_none_is_refused(override):
         ("data.seed=-1", "seed"),
         ("operator.n_heads=3", "n_heads must divide hidden_channels"),
         ("operator.dim=2", "unknown setting operator.dim"),
-        ("operator.name=FNO", "operator.name is unknown"),
+        ("operator.name=UNet", "operator.name is unknown"),
         ("operator.initial_channels=1", "initial_channels must be fewer"),
         ("problem.name=Lorenz", "did you mean Lorenz63"),
         ("problem.recover=y", "problem.recover must be a list"),
