@@ -1,5 +1,7 @@
 """Transformers that act on functions: continuum attention and the neural operators built on it."""
 
+from operformer.data.reading import read
+from operformer.data.store import open_pairs
 from operformer.domain import Grid, voronoi_weights
 from operformer.operators import FANO, TNO, Operator, Transformer, UniversalTNO, ViTNO, attention, load, set_precision
 
@@ -15,6 +17,8 @@ __all__ = [
     "ViTNO",
     "attention",
     "load",
+    "open_pairs",
+    "read",
     "set_precision",
     "voronoi_weights",
 ]

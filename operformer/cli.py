@@ -1,4 +1,4 @@
-"""The command line: demo, train, status, evaluate, report.
+"""The command line: demo, generate, import, inspect, train, status, evaluate, report.
 
 Exit codes: 0 done, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers diverged, 5 resource, 130/143 signals.
 """
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table as Grille
 
 from operformer import __version__
+from operformer.commands.data import generate, import_, inspect
 from operformer.errors import OperformerError, TerminatedError
 
 if TYPE_CHECKING:
@@ -136,6 +137,11 @@ def report(*runs: Path, out: Path | None = None) -> None:
     if not runs:
         raise UsageError("name at least one run: operformer report RUN [RUN ...]")
     _report([read_run(run) for run in runs], out or runs[0] / "report.html")
+
+
+app.command(generate)
+app.command(import_, name="import")
+app.command(inspect)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

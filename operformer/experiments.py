@@ -17,7 +17,8 @@ from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.learning.training import Training
 from operformer.operators import Operator
 from operformer.operators.pretrained import OPERATORS
-from operformer.problems import ControlledODE, Lorenz63, Problem
+from operformer.problems import Problem
+from operformer.problems.catalogue import LAWS, PROBLEMS, describe, problem_of
 from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 
@@ -25,12 +26,15 @@ MOST_PAIRS = 10**8
 FINEST = 10**15
 _NAME = re.compile(r"(?!\.)[^/\\\x00-\x1f\x7f]{1,100}")  # it may become a folder, but not one elsewhere
 Scale = Literal["smoke", "paper"]
-PROBLEMS: dict[str, type[Problem]] = {"Lorenz63": Lorenz63, "ControlledODE": ControlledODE}
 
 
 @dataclass(frozen=True)
 class Data:
-    """How many pairs to draw, at which resolution. Validation and test pairs follow the training pairs of the draw."""
+    """How many pairs to draw, at which resolution. Validation and test pairs follow the training pairs of the draw.
+
+    ``folder`` is a set that `operformer generate` made of the same draw; training and validation pairs then come from
+    it, a few at a time.
+    """
 
     resolution: int = 200
     train: int = 8000
@@ -38,6 +42,7 @@ class Data:
     test: int = 1000
     seed: int = 0
     coarser: tuple[int, ...] = ()  # resolutions to train on besides, from coarse to fine; see training.resolutions
+    folder: str = ""
 
     def __post_init__(self) -> None:
         if list(self.coarser) != sorted({n for n in self.coarser if 1 <= n < self.resolution}):
@@ -84,7 +89,7 @@ class Experiment:
         """The experiment as nested plain values, which `parse` reads back."""
         return {
             "name": self.name,
-            "problem": {"name": type(self.problem).__name__} | asdict(self.problem),  # type: ignore[call-overload]
+            "problem": describe(self.problem),
             "operator": dict(self.operator),
             "data": asdict(self.data),
             "training": asdict(self.training),
@@ -102,11 +107,9 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
     name = mapping.get("name", "experiment")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(f"name must be a plain name for a folder, such as lorenz-y: got {name!r}")
-    problem = dict(mapping.get("problem", {}))
-    make = choose(PROBLEMS, problem.pop("name", "Lorenz63"), "problem.name")
     experiment = Experiment(
         name=name,
-        problem=construct(make, problem, "problem"),
+        problem=problem_of(mapping.get("problem", {})),
         operator={"name": "TNO"} | dict(mapping.get("operator", {})),
         data=construct(Data, mapping.get("data", {}), "data"),
         training=construct(Training, mapping.get("training", {}), "training"),
@@ -164,9 +167,10 @@ def _apply(mapping: dict[str, Any], override: str) -> None:
         return
     check_name(section, ["problem", "operator", "data", "training"], f"unknown setting {key}")
     table = mapping.get(section, {})
-    if key == "operator.name" and value in OPERATORS:
-        # Settings of the operator before it that the new one does not have are not meant for it.
-        table = {old: kept for old, kept in table.items() if old in signature(OPERATORS[value]).parameters}
+    kinds: dict[str, Any] = {**OPERATORS} if key == "operator.name" else {**PROBLEMS}
+    if key in ("operator.name", "problem.name") and value in kinds:
+        # Settings of what it replaces that the new one does not have are not meant for it.
+        table = {old: kept for old, kept in table.items() if old in signature(kinds[value]).parameters}
     mapping[section] = {**table, name: value}
 
 
@@ -183,11 +187,11 @@ def _scales(name: str, problem: Problem, **operator: Any) -> dict[Scale, Experim
 
 
 EXPERIMENTS: dict[str, dict[Scale, Experiment]] = {
-    "lorenz-y": _scales("lorenz-y", Lorenz63(recover=("y",))),
-    "lorenz-yz": _scales("lorenz-yz", Lorenz63(recover=("y", "z"), initial=True), initial_channels=2),
+    "lorenz-y": _scales("lorenz-y", LAWS["lorenz-y"]),
+    "lorenz-yz": _scales("lorenz-yz", LAWS["lorenz-yz"], initial_channels=2),
     # Paper: a second lift for y(0) and z(0). As ordinary constant channels they make the operator resolution-free.
-    "lorenz-yz-invariant": _scales("lorenz-yz-invariant", Lorenz63(recover=("y", "z"), initial=True)),
-    "controlled-ode": _scales("controlled-ode", ControlledODE()),
+    "lorenz-yz-invariant": _scales("lorenz-yz-invariant", LAWS["lorenz-yz"]),
+    "controlled-ode": _scales("controlled-ode", LAWS["controlled-ode"]),
 }
 
 

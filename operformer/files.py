@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
+import socket
 import stat
 import tempfile
 from pathlib import Path
@@ -13,15 +13,16 @@ from typing import Any, NoReturn
 
 from operformer.errors import DataError, ResourceError
 
+PARTIAL = ".partial"
 LARGEST_TEXT = 2**26  # bytes of settings, records and metrics
-_BESIDE = re.compile(r"\..+\.[a-z0-9_]{8}")  # as mkstemp names it
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Put the content at the path in one step: a reader sees the old file or the new one, never a part."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        suffix = f".{socket.gethostname()}.{os.getpid()}{PARTIAL}"
+        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=suffix, dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -34,6 +35,14 @@ def write_bytes(path: Path, content: bytes) -> None:
             raise
     except OSError as error:
         raise ResourceError(f"cannot write {path}: {_reason(error)}; what was there before is untouched") from None
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove files that a process of this machine was writing when it was killed."""
+    for path in folder.glob(f".*{PARTIAL}") if folder.is_dir() else ():
+        stem, _, process = path.name.removesuffix(PARTIAL).rpartition(".")
+        if stem.endswith(f".{socket.gethostname()}") and process.isdecimal() and not _is_alive(int(process)):
+            path.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -83,13 +92,23 @@ def flush_folder(folder: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """Remove what writes that were killed have left in a folder, which must be this process's alone."""
-    for path in folder.glob(".*"):
-        if _BESIDE.fullmatch(path.name) and path.is_file():
+    for path in folder.glob(f".*{PARTIAL}"):
+        if path.is_file():
             path.unlink(missing_ok=True)
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def _reason(error: OSError) -> str:

@@ -14,19 +14,22 @@ from typing import Any
 
 import torch
 
+from operformer.data.store import open_pairs
 from operformer.domain import Grid
 from operformer.errors import DataError, UsageError
 from operformer.experiments import Experiment, parse
 from operformer.files import read_json, write_json
 from operformer.learning.checkpoint import last_epoch
-from operformer.learning.evaluation import Curves, Evaluation, evaluate
+from operformer.learning.evaluation import Curves, Evaluation, Images, evaluate
 from operformer.learning.lock import locked
 from operformer.learning.metrics import read_metrics
 from operformer.learning.ranks import is_first
+from operformer.learning.recipe import training_device
 from operformer.learning.samples import split
 from operformer.learning.training import check_device, train
 from operformer.operators import Operator, load
-from operformer.problems import Problem
+from operformer.problems import Pairs, Problem
+from operformer.problems.catalogue import describe
 from operformer.problems.time_domain import TimeProblem
 
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
@@ -54,9 +57,9 @@ def train_run(experiment: Experiment, folder: Path) -> Operator:
     _refuse_another(experiment, folder)
     check_device(experiment.training)
     data, problem = experiment.data, experiment.problem
-    samples = problem.sample(data.train + data.validation, data.resolution, data.seed)
-    parts = split(samples.to(dtype=torch.float32), validation=data.validation, test=0)
-    coarser = [problem.sample(data.train, n, data.seed).to(dtype=torch.float32) for n in data.coarser]
+    parts = split(_pairs(experiment), validation=data.validation, test=0)
+    device = training_device(experiment.training)
+    coarser = [problem.sample(data.train, n, data.seed, device).to(dtype=torch.float32) for n in data.coarser]
     operator = experiment.make_operator()
     with locked(folder) if is_first() else nullcontext():
         if is_first():
@@ -72,6 +75,24 @@ def train_run(experiment: Experiment, folder: Path) -> Operator:
         )
 
 
+def _pairs(experiment: Experiment) -> Pairs:
+    """The training and validation pairs: drawn on the device that trains, or the first ones of a set on disk."""
+    data, problem = experiment.data, experiment.problem
+    count = data.train + data.validation
+    if not data.folder:
+        device = training_device(experiment.training)
+        return problem.sample(count, data.resolution, data.seed, device).to(dtype=torch.float32)
+    stored = open_pairs(data.folder)
+    wanted = {"problem": describe(problem), "resolution": data.resolution, "seed": data.seed, "first": 0}
+    origin = stored.manifest.header.origin
+    differing = [key for key, value in json.loads(json.dumps(wanted)).items() if origin.get(key) != value]
+    if differing:
+        raise UsageError(f"{data.folder} holds other pairs than the experiment's ({differing[0]} differs)")
+    if len(stored) < count:
+        raise UsageError(f"{data.folder} holds {len(stored)} pairs, and {count} are asked for; generate more")
+    return stored[:count]
+
+
 def _occupy(experiment: Experiment, folder: Path) -> None:
     """From here on the folder belongs to this experiment."""
     write_json(folder / "experiment.json", experiment.to_mapping())
@@ -85,13 +106,18 @@ def evaluate_run(folder: Path) -> list[Evaluation]:
     experiment = read_experiment(folder)
     if not (folder / "operator").is_dir():
         raise DataError(f"{folder} has finished no epoch yet; train it first")
-    operator = load(folder / "operator")
+    device = training_device(experiment.training)
+    operator = load(folder / "operator").to(device)
     data = experiment.data
     first = data.train + data.validation
-    evaluations = [
-        evaluate(operator, experiment.problem.sample(data.test, grid, data.seed, first=first), label)
-        for label, grid in evaluation_grids(experiment.problem, data.resolution).items()
-    ]
+    evaluations = []
+    for label, grid in evaluation_grids(experiment.problem, data.resolution).items():
+        samples = experiment.problem.sample(data.test, grid, data.seed, device, first)
+        try:
+            evaluations.append(evaluate(operator, samples, label))
+        except UsageError:  # a grid that the operator does not take
+            if label == "1x":
+                raise
     write_json(folder / "evaluation.json", [asdict(e) for e in evaluations])
     return evaluations
 
@@ -159,7 +185,8 @@ def _read_evaluations(path: Path) -> list[Evaluation]:
 
 
 def _evaluation(values: dict[str, Any]) -> Evaluation:
-    samples = {name: Curves(**values[name]) for name in ("median_sample", "worst_sample")}
+    looks = {name: values[name] for name in ("median_sample", "worst_sample")}
+    samples = {name: Images(**look) if "y" in look else Curves(**look) for name, look in looks.items()}
     errors = tuple(float(error) for error in values["errors"])
     if not errors or not all(isfinite(error) for error in errors):
         raise ValueError("errors are missing or not finite")

@@ -16,14 +16,16 @@ LAYERS = [
     {"files", "settings"},
     {"domain"},
     {"operators", "problems"},
+    {"data"},
     {"operformer"},
     {"learning"},
     {"experiments"},
     {"run"},
     {"report"},
+    {"commands"},
     {"cli"},
 ]
-HEAVY = ("matplotlib", "lightning_fabric", "cyclopts", "jinja2")
+HEAVY = ("matplotlib", "lightning_fabric", "cyclopts", "jinja2", "h5py", "scipy.io")
 
 
 def module_name(path):

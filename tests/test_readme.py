@@ -14,17 +14,20 @@ README = (ROOT / "README.md").read_text()
 
 def test_the_python_in_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (source,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    training, data = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     names: dict[str, object] = {}
-    exec(source, names)
+    exec(training, names)
     assert names["z"].shape == (8, 1, 201)
     assert names["z_scattered"].shape == (1, 1, 300)
     assert (tmp_path / "runs/readme/operator/model.safetensors").is_file()
+    exec(data, names)
+    assert names["samples"].u.shape == (60, 1, 32, 32)
+    assert (tmp_path / "runs/from-disk/operator/model.safetensors").is_file()
 
 
 def test_the_commands_in_the_readme_exist():
     used = set(re.findall(r"^    operformer ([a-z]+)", README, flags=re.MULTILINE))
-    assert used == {"train", "status", "evaluate", "report"}
+    assert used == {"generate", "import", "inspect", "train", "status", "evaluate", "report"}
     assert used <= set(app)
 
 

@@ -3,15 +3,18 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
 import operformer
+from operformer.data.generation import Draw, generate
 from operformer.domain import l2_norm
 from operformer.errors import DataError, DivergedError, ResourceError, UsageError
 from operformer.experiments import find_experiment
 from operformer.learning import training
+from operformer.learning.metrics import read_metrics
 from operformer.problems import ControlledODE, Lorenz63
 from operformer.run import evaluate_run, evaluation_grids, read_experiment, read_run, train_run
 
@@ -258,3 +261,53 @@ def test_a_damaged_operator_is_named(folder):
     for read in (read_run, evaluate_run):
         with pytest.raises(DataError, match=r"model\.safetensors"):
             read(folder)
+
+
+DARCY = [
+    "problem.name=Darcy", "problem.n_modes=8", "problem.coefficient=piecewise", "operator.name=FANO",
+    "operator.n_patches=[2, 2]", "operator.n_modes=2", "operator.hidden_channels=4", "data.resolution=8",
+]  # fmt: skip
+
+
+def darcy(*overrides):
+    return find_experiment("controlled-ode", "smoke", [*DARCY, *SMALL, *overrides])
+
+
+def test_a_run_in_two_dimensions_is_trained_evaluated_and_read(tmp_path):
+    train_run(darcy(), tmp_path)
+    evaluate_run(tmp_path)
+    run = read_run(tmp_path)
+    assert {e.label: e.points for e in run.evaluations} == {"0.5x": 16, "0.75x": 36, "1x": 64, "1.5x": 144, "2x": 256}
+    assert torch.tensor(run.evaluation("2x").worst_sample.prediction).shape == (1, 16, 16)
+
+
+def test_grids_that_the_operator_does_not_take_are_left_out(tmp_path):
+    train_run(darcy("operator.name=ViTNO", "operator.n_patches=[4, 4]"), tmp_path)
+    assert [e.label for e in evaluate_run(tmp_path)] == ["0.5x", "1x", "1.5x", "2x"]  # 4 does not divide 6
+
+
+def test_pairs_from_a_set_on_disk_give_the_same_training(tmp_path):
+    experiment = darcy(f"data.folder={tmp_path / 'data'}")
+    generate(experiment.problem, Draw(16, 8, seed=7), tmp_path / "data")
+    train_run(experiment, tmp_path / "stored")
+    train_run(darcy(), tmp_path / "drawn")
+    metrics = [read_metrics(tmp_path / name / "metrics.jsonl") for name in ("stored", "drawn")]
+    for one, other in zip(*metrics, strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("draw", "problem", "complaint"),
+    [
+        (Draw(16, 8, seed=8), {}, "seed differs"),
+        (Draw(16, 10, seed=7), {}, "resolution differs"),
+        (Draw(16, 8, seed=7, first=1), {}, "first differs"),
+        (Draw(16, 8, seed=7), {"tau": 5.0}, "problem differs"),
+        (Draw(15, 8, seed=7), {}, "holds 15 pairs, and 16 are asked for"),
+    ],
+)
+def test_another_set_on_disk_is_refused(draw, problem, complaint, tmp_path):
+    experiment = darcy(f"data.folder={tmp_path / 'data'}")
+    generate(replace(experiment.problem, **problem), draw, tmp_path / "data")
+    with pytest.raises(UsageError, match=complaint):
+        train_run(experiment, tmp_path / "run")

@@ -54,9 +54,9 @@ class Modes:
 
 @cache
 def make_modes(basis: Basis, n_modes: tuple[int, ...]) -> Modes:
-    """The functions of a basis with so many modes along each axis."""
+    """The functions of a basis with so many modes along each axis; kept, so never on torch's device of the moment."""
     if not basis.has_pairs:
-        terms = torch.arange(prod(n_modes)).unsqueeze(-1)
+        terms = torch.arange(prod(n_modes), device="cpu").unsqueeze(-1)
         signs = torch.ones_like(terms, dtype=torch.float64)
         return Modes(tuple(all_modes(n_modes)), len(terms), terms, signs, terms, signs)
     wave_numbers, entries = [], []
@@ -100,8 +100,8 @@ def _table(sums: list[list[tuple[int, float]]]) -> tuple[Tensor, Tensor]:
     """Indices and signs as tensors, short sums padded with zeros."""
     longest = max(map(len, sums))
     padded = [[*terms, *[(0, 0.0)] * (longest - len(terms))] for terms in sums]
-    indices = torch.tensor([[index for index, _ in terms] for terms in padded])
-    return indices, torch.tensor([[sign for _, sign in terms] for terms in padded], dtype=torch.float64)
+    indices = torch.tensor([[index for index, _ in terms] for terms in padded], device="cpu")
+    return indices, torch.tensor([[sign for _, sign in terms] for terms in padded], dtype=torch.float64, device="cpu")
 
 
 def _directions(k: tuple[int, ...]) -> list[tuple[int, ...]]:

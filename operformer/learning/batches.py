@@ -109,14 +109,14 @@ class Augmentation:
         return moved(samples, self.symmetries, uniform[:, places])
 
 
-def resident(pairs: Pairs, device: torch.device) -> Pairs:
-    """Pairs that fit go to the device once; others go there batch by batch."""
+def resident(pairs: Pairs, device: torch.device, dtype: torch.dtype) -> Pairs:
+    """Pairs that fit go to the device once, in the operator's precision; others go there batch by batch."""
     if device.type == "cpu":
-        return pairs.to(device) if isinstance(pairs, Samples) else pairs
+        return pairs.to(device, dtype) if isinstance(pairs, Samples) else pairs
     free, _ = torch.cuda.mem_get_info(device)
     if 4 * len(pairs) * sum(pairs.channels) * prod(pairs.grid.shape) > FITS * free:
         return pairs
-    return (pairs if isinstance(pairs, Samples) else pairs[torch.arange(len(pairs))]).to(device)
+    return (pairs if isinstance(pairs, Samples) else pairs[torch.arange(len(pairs))]).to(device, dtype)
 
 
 def streamed(loads: Sequence[Callable[[], Samples]]) -> Iterator[Samples]:

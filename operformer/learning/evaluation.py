@@ -7,22 +7,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from operformer.domain import Grid
+from operformer.domain.interpolation import interpolate
 from operformer.errors import DivergedError
 from operformer.learning.loss import LOSSES, LossName
 from operformer.learning.samples import check_samples
 from operformer.operators import Operator
 from operformer.problems import Pairs, Samples
 
+SHOWN = 64  # points along an axis of a picture
+
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The errors of an operator on samples of one grid, and the curves of its median and its worst sample."""
+    """The errors of an operator on samples of one grid, and what its median and its worst sample look like."""
 
     label: str  # what kind of grid
     points: int
     errors: tuple[float, ...]  # relative L2, one for each sample
-    median_sample: Curves
-    worst_sample: Curves
+    median_sample: Curves | Images
+    worst_sample: Curves | Images
 
     @property
     def median(self) -> float:
@@ -51,6 +55,21 @@ class Curves:
     prediction: list[list[float]]
 
 
+@dataclass(frozen=True)
+class Images:
+    """One sample on a rectangle: axes x (N,), y (M,), and input, truth and prediction as (channels, N, M).
+
+    At most 64 points of each axis are kept, and of a box the slice in its middle.
+    """
+
+    error: float
+    x: list[float]
+    y: list[float]
+    u: list[list[list[float]]]
+    z: list[list[list[float]]]
+    prediction: list[list[list[float]]]
+
+
 def evaluate(operator: Operator, samples: Samples, label: str) -> Evaluation:
     """Relative L2 errors on the samples' own grid."""
     check_samples(samples, "test")
@@ -60,8 +79,8 @@ def evaluate(operator: Operator, samples: Samples, label: str) -> Evaluation:
         label,
         samples.grid.weights.numel(),
         tuple(errors.tolist()),
-        _curves(operator, samples, int(order[(len(order) - 1) // 2]), errors),
-        _curves(operator, samples, int(order[-1]), errors),
+        _look(operator, samples, int(order[(len(order) - 1) // 2]), errors),
+        _look(operator, samples, int(order[-1]), errors),
     )
 
 
@@ -86,14 +105,27 @@ def predict(operator: Operator, samples: Samples) -> Tensor:
     return operator(samples.u.to(operator.input_mean), samples.grid).to(samples.z.device)
 
 
-def _curves(operator: Operator, samples: Samples, index: int, errors: Tensor) -> Curves:
-    one = samples[index : index + 1]
-    prediction = predict(operator, one)
-    order = torch.argsort(one.grid.points[:, 0]).to(prediction.device)
-    return Curves(
-        float(errors[index]),
-        one.grid.points[:, 0][order].tolist(),
-        one.u[0][:, order].tolist(),
-        one.z[0][:, order].tolist(),
-        prediction[0][:, order].tolist(),
-    )
+def _look(operator: Operator, samples: Samples, index: int, errors: Tensor) -> Curves | Images:
+    one = samples[index : index + 1].to("cpu")
+    prediction = predict(operator, samples[index : index + 1]).cpu()
+    functions = (one.u[0], one.z[0], prediction[0])
+    if one.grid.dim == 1:
+        order = torch.argsort(one.grid.points[:, 0])
+        x = one.grid.points[:, 0][order].tolist()
+        u, z, found = (values[:, order].tolist() for values in functions)
+        return Curves(float(errors[index]), x, u, z, found)
+    return _images(float(errors[index]), functions, one.grid)
+
+
+def _images(error: float, functions: tuple[Tensor, ...], grid: Grid) -> Images:
+    """Points that are kept, of scattered ones the values of the nearest on a raster."""
+    if grid.axes is None:
+        raster = Grid.uniform((SHOWN,) * grid.dim, bounds=grid.bounds, kind="cells")
+        functions = tuple(interpolate(values.double(), grid, raster) for values in functions)
+        grid = raster
+    if grid.dim == 3:
+        functions = tuple(values[..., values.shape[-1] // 2] for values in functions)
+    orders = [axis.argsort()[:: -(-len(axis) // SHOWN)] for axis in (grid.axes or ())[:2]]
+    x, y = (axis[order].tolist() for axis, order in zip(grid.axes or (), orders, strict=False))
+    u, z, found = (values[:, orders[0]][:, :, orders[1]].tolist() for values in functions)
+    return Images(error, x, y, u, z, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -75,6 +76,14 @@ def check_device(settings: Training) -> None:
     """Refuse a device that is not there."""
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise ResourceError('training.device is "cuda", but no CUDA device was found; set it to "cpu" or "auto"')
+
+
+def training_device(settings: Training) -> torch.device:
+    """Where a process of this training computes."""
+    check_device(settings)
+    if settings.device == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
 
 
 def keep_settings(folder: Path, settings: Training) -> None:

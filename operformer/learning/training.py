@@ -125,8 +125,8 @@ def _prepare(
         settings,
         folder,
         ranks,
-        tuple(resident(level, ranks.device) for level in levels),
-        resident(validation, ranks.device),
+        tuple(resident(level, ranks.device, operator.input_mean.dtype) for level in levels),
+        resident(validation, ranks.device, operator.input_mean.dtype),
         plan,
         state,
         Update(ranks, module, state, settings.loss, settings.clip_norm),
@@ -203,9 +203,9 @@ def _parts(job: _Job, plan: list[tuple[int, Tensor]], progress: Progress) -> Ite
 
 
 def _load(job: _Job, level: int, own: Tensor, places: Tensor, epoch: int, number: int, size: int) -> Samples:
-    samples = job.levels[level][own]
-    if samples.u.device != job.ranks.device:
-        samples = samples.to(job.ranks.device)
+    samples, own_dtype = job.levels[level][own], job.state.operator.input_mean.dtype
+    if samples.u.device != job.ranks.device or samples.u.dtype != own_dtype:
+        samples = samples.to(job.ranks.device, own_dtype)
     return job.augmentation(samples, epoch, number, size, places) if job.augmentation else samples
 
 

@@ -8,9 +8,10 @@ from math import pi, tan
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from operformer.domain import Grid
 from operformer.errors import UsageError
+from operformer.problems.problem import Samples
 from operformer.problems.time_domain import TimeProblem, check_horizon
 
 
@@ -28,8 +29,8 @@ class ControlledODE(TimeProblem):
     decay: float = 0.0
     horizon: float = 2.0
 
-    in_channels = 1
-    out_channels = 1
+    input_names = ("u",)
+    output_names = ("z",)
 
     def __post_init__(self) -> None:
         if self.n_terms < 1:
@@ -38,14 +39,15 @@ class ControlledODE(TimeProblem):
             raise UsageError(f"z0 must lie between 0 and pi, where sin(z0) > 0: got {self.z0}; try 1.0")
         check_horizon(self.horizon)
 
-    def _solve(self, draws: Sequence[np.random.Generator], times: Tensor) -> tuple[Tensor, Tensor]:
+    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
+        times = grid.points[:, 0]
         xi, eta = (torch.from_numpy(values).to(times.device) for values in self._coefficients(draws))
         # Term by term: all at once would take J times the memory of u.
         u = times.new_zeros(len(draws), len(times))
         for j in range(self.n_terms):
             u += xi[:, j, None] * (j + 1) ** -self.decay * torch.sin(pi * eta[:, j, None] * times)
         z = 2 * torch.atan(tan(self.z0 / 2) * torch.exp(u))  # u(0) = 0
-        return u.unsqueeze(1), z.unsqueeze(1)
+        return Samples(u.unsqueeze(1), z.unsqueeze(1), grid)
 
     def _coefficients(self, draws: Sequence[np.random.Generator]) -> tuple[np.ndarray, np.ndarray]:
         """xi and eta, (count, J) each."""

@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from operformer.domain import Grid
 from operformer.errors import DivergedError, UsageError
+from operformer.problems.problem import Samples
 from operformer.problems.symmetry import Symmetry
 from operformer.problems.taylor import taylor
 from operformer.problems.time_domain import TimeProblem, check_horizon
@@ -47,14 +49,14 @@ class Lorenz63(TimeProblem):
         check_horizon(self.horizon)
 
     @property
-    def in_channels(self) -> int:
+    def input_names(self) -> tuple[str, ...]:
         """x, and the two initial values."""
-        return 3 if self.initial else 1
+        return ("x", "y0", "z0") if self.initial else ("x",)
 
     @property
-    def out_channels(self) -> int:
-        """One for each recovered component."""
-        return len(self.recover)
+    def output_names(self) -> tuple[str, ...]:
+        """The recovered components."""
+        return self.recover
 
     @property
     def symmetries(self) -> tuple[Symmetry, ...]:
@@ -64,7 +66,8 @@ class Lorenz63(TimeProblem):
         u_signs, z_signs = (tuple(signs[name] for name in names) for names in (inputs, self.recover))
         return (Symmetry(u_signs=u_signs, z_signs=z_signs),)
 
-    def _solve(self, draws: Sequence[np.random.Generator], times: Tensor) -> tuple[Tensor, Tensor]:
+    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
+        times = grid.points[:, 0]
         starts = np.stack([draw.uniform(LOWEST_START, HIGHEST_START) for draw in draws], axis=1)
         start = torch.from_numpy(starts).to(times.device)
         x, y, z = torch.einsum("nci->cin", self._trajectories(start, times))
@@ -72,7 +75,7 @@ class Lorenz63(TimeProblem):
         # function on every grid, with t = 0 in it or not.
         constants = [value.unsqueeze(-1).expand_as(x) for value in start[1:]] if self.initial else []
         recovered = [{"y": y, "z": z}[name] for name in self.recover]
-        return torch.stack([x, *constants], dim=1), torch.stack(recovered, dim=1)
+        return Samples(torch.stack([x, *constants], dim=1), torch.stack(recovered, dim=1), grid)
 
     def _trajectories(self, start: Tensor, times: Tensor) -> Tensor:
         """The states (N, 3, count) at the times (N,) that come from the states (3, count) at time 0."""

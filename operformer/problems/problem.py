@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, overload
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from operformer.domain import Grid
+from operformer.domain.box import Bounds
 from operformer.errors import UsageError
 
 if TYPE_CHECKING:
     from operformer.problems.symmetry import Symmetry
 
+Boundary = Literal["open", "wall", "periodic"]
+
 
 class Pairs(Protocol):
-    """Pairs (u, z) on one grid, in memory (`Samples`) or on disk: a slice is again pairs, chosen ones are in memory."""
+    """Pairs (u, z) of one grid, in memory (`Samples`) or on disk; a slice is pairs again, chosen ones are in memory."""
 
     @property
     def grid(self) -> Grid:
@@ -43,11 +46,15 @@ class Pairs(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Pairs of functions on one grid: u (count, in_channels, *shape) and z (count, out_channels, *shape)."""
+    """Pairs of functions on one grid: u (count, in_channels, *shape) and z (count, out_channels, *shape).
+
+    ``checks`` is what a solver says of each pair (count,), such as its residual.
+    """
 
     u: Tensor
     z: Tensor
     grid: Grid
+    checks: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, values in (("u", self.u), ("z", self.z)):
@@ -68,7 +75,11 @@ class Samples:
         return len(self.u)
 
     def __getitem__(self, index: slice | Tensor) -> Samples:
-        return Samples(self.u[index], self.z[index], self.grid)
+        checks = {
+            name: values[index.to(values.device) if isinstance(index, Tensor) else index]
+            for name, values in self.checks.items()
+        }
+        return Samples(self.u[index], self.z[index], self.grid, checks)
 
     def blocks(self, count: int) -> Iterator[Samples]:
         """All pairs in their order, so many at a time."""
@@ -77,7 +88,7 @@ class Samples:
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Samples:
         """The same pairs on another device, their values in another precision; the grid stays in float64."""
         grid = self.grid if device is None else self.grid.to(device)
-        return Samples(self.u.to(device=device, dtype=dtype), self.z.to(device=device, dtype=dtype), grid)
+        return Samples(self.u.to(device=device, dtype=dtype), self.z.to(device=device, dtype=dtype), grid, self.checks)
 
 
 class Problem(ABC):
@@ -86,17 +97,55 @@ class Problem(ABC):
     Subclasses are frozen dataclasses whose fields are the constants of the law; they never know the network.
     """
 
+    # What holds at the edge of D, in The Well's words.
+    boundary: ClassVar[Boundary] = "open"
+    # How many draws are solved together, by the type of device. It bounds the memory, and a draw's last digits may
+    # depend on its company: the blocks begin at the first draw asked for.
+    block: ClassVar[Mapping[str, int]] = {"cpu": 4096, "cuda": 65536}
+
     @property
     @abstractmethod
+    def input_names(self) -> tuple[str, ...]:
+        """The names of u's components."""
+
+    @property
+    @abstractmethod
+    def output_names(self) -> tuple[str, ...]:
+        """The names of z's components."""
+
+    @property
+    def times(self) -> tuple[float, ...] | None:
+        """If u and the channels of z are one field at several times, these times."""
+        return None
+
+    @property
+    @abstractmethod
+    def bounds(self) -> Bounds:
+        """The box D that u and z are functions on."""
+
+    @abstractmethod
+    def grid(self, resolution: int) -> Grid:
+        """The uniform grid of a resolution."""
+
+    @abstractmethod
+    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
+        """One pair for each stream of random numbers, on the grid and on its device, in float64."""
+
+    @property
     def in_channels(self) -> int:
         """How many components u has."""
+        return len(self.input_names)
 
     @property
-    @abstractmethod
     def out_channels(self) -> int:
         """How many components z has."""
+        return len(self.output_names)
 
-    @abstractmethod
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """Moves that leave the law as it is, to be applied in turn; none unless a problem names them."""
+        return ()
+
     def sample(
         self,
         count: int,
@@ -110,15 +159,22 @@ class Problem(ABC):
         The same seed is the same draw at every resolution, on every device and for every count. A `Grid` in place of
         the resolution reads the draw there.
         """
+        check_draws(count, seed, first)
+        grid = resolution if isinstance(resolution, Grid) else self.grid(resolution)
+        check_inside(grid, self.bounds)
+        grid = grid.to(device)
+        size = self.block[torch.device(device).type]
+        solved = []
+        for start in range(first, first + count, size):
+            draws = [stream(seed, index) for index in range(start, min(start + size, first + count))]
+            solved.append(self._solve(draws, grid))
+        return concatenate(solved)
 
-    @abstractmethod
-    def grid(self, resolution: int) -> Grid:
-        """The uniform grid of a resolution."""
 
-    @property
-    def symmetries(self) -> tuple[Symmetry, ...]:
-        """Moves that leave the law as it is, to be applied in turn; none unless a problem names them."""
-        return ()
+def concatenate(parts: Sequence[Samples]) -> Samples:
+    """All pairs of several sets of one grid."""
+    checks = {name: torch.cat([part.checks[name] for part in parts]) for name in parts[0].checks}
+    return Samples(torch.cat([p.u for p in parts]), torch.cat([p.z for p in parts]), parts[0].grid, checks)
 
 
 def stream(seed: int, index: int) -> np.random.Generator:
@@ -139,3 +195,15 @@ def check_seed(name: str, seed: int) -> None:
     """Refuse what is no seed."""
     if not 0 <= seed < 2**32:
         raise UsageError(f"{name} must be from 0 to 2^32 - 1: got {seed}")
+
+
+def check_inside(grid: Grid, bounds: Bounds) -> None:
+    """Refuse a grid that reaches out of the domain, or that has another dimension."""
+    if grid.dim != len(bounds):
+        raise UsageError(f"the problem needs a grid of dimension {len(bounds)}: got {grid.dim}")
+    for (low, high), (lower, upper) in zip(grid.bounds, bounds, strict=True):
+        slack = 1e-12 * (upper - lower)  # n dt may be rounded past T
+        if low < lower - slack or high > upper + slack:
+            raise UsageError(
+                f"the grid must lie in [{lower:g}, {upper:g}]: got [{low:g}, {high:g}]; cut it or change the problem"
+            )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
 from math import inf
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from operformer.domain import Grid
+from operformer.domain.box import Bounds
 from operformer.errors import UsageError
-from operformer.problems.problem import Problem, Samples, check_draws, stream
+from operformer.problems.problem import Problem
 
 
 class TimeProblem(Problem):
@@ -39,40 +36,13 @@ class TimeProblem(Problem):
         """{T (n / N)^2}, n = 0, ..., N: points crowd at the start, and the last step is twice the mean one."""
         return Grid.rectilinear(self.horizon * torch.linspace(0, 1, resolution + 1, dtype=torch.float64).square())
 
-    def sample(
-        self,
-        count: int,
-        resolution: int | Grid,
-        seed: int = 0,
-        device: torch.device | str = "cpu",
-        first: int = 0,
-    ) -> Samples:
-        """Draw the pairs first, ..., first + count - 1, read at N = resolution steps or on any grid inside [0, T]."""
-        check_draws(count, seed, first)
-        grid = resolution if isinstance(resolution, Grid) else self.grid(resolution)
-        _check_inside(grid, self.horizon)
-        grid = grid.to(device)
-        draws = [stream(seed, index) for index in range(first, first + count)]
-        u, z = self._solve(draws, grid.points[:, 0])
-        return Samples(u, z, grid)
-
-    @abstractmethod
-    def _solve(self, draws: Sequence[np.random.Generator], times: Tensor) -> tuple[Tensor, Tensor]:
-        """One pair (u, z) for each stream of random numbers, at the times (N,) and on their device."""
+    @property
+    def bounds(self) -> Bounds:
+        """[0, T]."""
+        return ((0.0, self.horizon),)
 
 
 def check_horizon(horizon: float) -> None:
     """Refuse an interval [0, T] that is empty or endless."""
     if not 0 < horizon < inf:
         raise UsageError(f"horizon must be positive and finite: got {horizon}; the paper has 2")
-
-
-def _check_inside(grid: Grid, horizon: float) -> None:
-    if grid.dim != 1:
-        raise UsageError(f"a problem in time needs a grid of dimension 1: got {grid.dim}; give an axis of times")
-    ((lower, upper),) = grid.bounds
-    slack = 1e-12 * horizon  # n dt may be rounded past T
-    if lower < -slack or upper > horizon + slack:
-        raise UsageError(
-            f"the grid must lie in [0, {horizon:g}]: got [{lower:g}, {upper:g}]; cut it or set a longer horizon"
-        )

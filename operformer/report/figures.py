@@ -12,7 +12,7 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from operformer.learning.evaluation import Curves, Evaluation
+from operformer.learning.evaluation import Curves, Evaluation, Images
 from operformer.report.tables import percent, run_names
 from operformer.run import Run
 
@@ -39,11 +39,14 @@ def samples_figure(run: Run, label: str) -> Figure:
     """The test samples of median and of worst error on a grid: input, truth, prediction, error (Figure xtoyz)."""
     evaluation = run.evaluation(label)
     outputs = _output_names(run, evaluation)
+    if isinstance(evaluation.median_sample, Images):
+        return _images_figure(run, evaluation, outputs)
     names = [_input_name(run), *outputs, "error"]
     figure = _figure(9.0, 1.7 * len(names) + 0.5)
     axes = figure.subplots(len(names), 2, sharex=True, sharey="row", squeeze=False)
     for column, (name, sample) in enumerate((("median", evaluation.median_sample), ("worst", evaluation.worst_sample))):
-        _draw_sample(axes[:, column], sample, outputs, marked=not label.endswith("x"))
+        if isinstance(sample, Curves):
+            _draw_sample(axes[:, column], sample, outputs, marked=not label.endswith("x"))
         axes[0, column].set_title(f"{name} error, {percent(sample.error)}", fontsize=10)
         axes[-1, column].set_xlabel("t")
     for row, name in enumerate(names):
@@ -129,6 +132,39 @@ def _draw_sample(axes: Any, sample: Curves, outputs: Sequence[str], marked: bool
         axes[-1].plot(sample.x, error, color=ERRORS[row % len(ERRORS)], lw=1.2, label=name, **dots)
     if len(outputs) > 1:
         axes[-1].legend(fontsize=8, loc="lower left", ncols=len(outputs))
+
+
+def _images_figure(run: Run, evaluation: Evaluation, outputs: Sequence[str]) -> Figure:
+    """Input, truth, prediction and the logarithm of the error side by side, median above worst."""
+    titles = [_input_name(run), *(f"{what} {name}" for name in outputs for what in ("truth,", "prediction,", "error,"))]
+    figure = _figure(2.5 * len(titles), 5.0)
+    axes = figure.subplots(2, len(titles), squeeze=False)
+    for row, (name, sample) in zip(
+        axes, (("median", evaluation.median_sample), ("worst", evaluation.worst_sample)), strict=True
+    ):
+        if isinstance(sample, Images):
+            _draw_images(figure, row, sample)
+            row[0].set_ylabel(f"{name} error, {percent(sample.error)}")
+    for place, title in zip(axes[0], titles, strict=True):
+        place.set_title(title, fontsize=10)
+    return figure
+
+
+def _draw_images(figure: Figure, axes: Any, sample: Images) -> None:
+    pictures: list[tuple[list[list[float]], tuple[float, float] | None, str]] = [(sample.u[0], None, "viridis")]
+    for truth, prediction in zip(sample.z, sample.prediction, strict=True):
+        z, found = torch.tensor(truth), torch.tensor(prediction)
+        span = (float(z.min()), float(z.max()))
+        error = (found - z).abs().clamp(min=1e-12).log10()
+        pictures += [(truth, span, "viridis"), (prediction, span, "viridis"), (error.tolist(), None, "magma")]
+    for place, (values, limits, colours) in zip(axes, pictures, strict=True):
+        lowest, highest = limits or (None, None)
+        image = place.pcolormesh(
+            sample.x, sample.y, torch.tensor(values).T, vmin=lowest, vmax=highest, cmap=colours, rasterized=True
+        )  # fmt: skip
+        place.set(xticks=[], yticks=[], aspect="equal")
+        place.grid(visible=False)
+        figure.colorbar(image, ax=place, shrink=0.7)
 
 
 def _output_names(run: Run, evaluation: Evaluation) -> list[str]:

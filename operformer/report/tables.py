@@ -76,4 +76,5 @@ def _flatten(run: Run) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return text or "none"

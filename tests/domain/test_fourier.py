@@ -112,3 +112,11 @@ def test_gradients_and_dtypes_pass():
     single = modes.gather(given.detach().float())
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), modes.gather(given.detach()), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("basis", [Fourier(), Cosine()])
+def test_tables_that_are_kept_do_not_live_on_the_device_of_the_moment(basis):
+    make_modes.cache_clear()
+    with torch.device("meta"):
+        modes = make_modes(basis, (3, 2))
+    assert {modes.terms.device.type, modes.signs.device.type, modes.adjoint_terms.device.type} == {"cpu"}

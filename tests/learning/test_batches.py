@@ -102,7 +102,7 @@ def test_an_error_while_reading_arrives():
 
 def test_pairs_in_memory_stay_pairs_in_memory():
     given = pairs(5)
-    assert resident(given, torch.device("cpu")).u is given.u
+    assert resident(given, torch.device("cpu"), given.u.dtype).u is given.u
 
 
 @pytest.mark.parametrize(

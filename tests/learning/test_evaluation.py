@@ -127,3 +127,48 @@ def test_a_truth_that_has_no_relative_error_is_not_blamed_on_the_operator(broken
     samples.z[1] = 0 if broken == "zero" else torch.nan
     with pytest.raises(DataError, match="sample 1 of z"):
         evaluate(Double().double(), samples, "here")
+
+
+class Triple(Operator):
+    """G(u) = 3 u in any dimension."""
+
+    def __init__(self, dim):
+        super().__init__(dim, 1, 1, {})
+
+    def transform(self, u, grid, query):
+        return 3 * u
+
+
+def plane(grid):
+    """u = 2 x + 5 y, which interpolation keeps, and z = 2 u: off by 1/2."""
+    u = (2 * grid.points[..., 0] + 5 * grid.points[..., 1]).reshape(1, 1, *grid.shape)
+    return Samples(u, 2 * u, grid)
+
+
+def test_images_run_from_left_to_right_and_keep_every_few_points():
+    axes = torch.linspace(0, 1, 131, dtype=torch.float64), torch.tensor([0.0, 0.9, 0.2, 0.5], dtype=torch.float64)
+    look = evaluate(Triple(2).double(), plane(Grid.rectilinear(*axes)), "here").worst_sample
+    assert look.error == pytest.approx(0.5, rel=1e-12)
+    assert look.x == axes[0][::3].tolist()
+    assert len(look.x) <= 64
+    assert look.y == [0.0, 0.2, 0.5, 0.9]
+    expected = 2 * torch.tensor(look.x)[:, None] + 5 * torch.tensor(look.y)
+    for found, factor in ((look.u, 1), (look.z, 2), (look.prediction, 3)):
+        torch.testing.assert_close(torch.tensor(found), factor * expected[None], rtol=0, atol=1e-5)
+
+
+def test_images_of_scattered_points_are_read_on_a_raster():
+    points = torch.rand(400, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    corners = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    look = evaluate(Triple(2).double(), plane(Grid.scattered(torch.cat([corners, points]))), "here").worst_sample
+    expected = 2 * torch.tensor(look.x)[:, None] + 5 * torch.tensor(look.y)
+    assert expected.shape == (64, 64)
+    torch.testing.assert_close(torch.tensor(look.prediction), 3 * expected[None], rtol=0, atol=1e-5)
+
+
+def test_images_of_a_box_are_its_middle():
+    grid = Grid.uniform((3, 5, 7))
+    u = grid.points[..., 2].reshape(1, 1, *grid.shape) + grid.points[..., 0]
+    look = evaluate(Triple(3).double(), Samples(u, u, grid), "here").worst_sample
+    assert torch.tensor(look.u).shape == (1, 3, 5)
+    torch.testing.assert_close(torch.tensor(look.u)[0, :, 0], 0.5 + torch.tensor(look.x), rtol=0, atol=1e-6)

@@ -268,7 +268,7 @@ def test_a_second_training_in_the_same_folder_is_refused(carry_out, tmp_path):
 
 def test_what_killed_writes_left_is_swept_away(carry_out, tmp_path):
     (tmp_path / "operator").mkdir()
-    leftovers = [tmp_path / ".metrics.jsonl.k3_xa9q0", tmp_path / "operator" / ".model.safetensors.abcdefgh"]
+    leftovers = [tmp_path / ".metrics.jsonl.k3.partial", tmp_path / "operator" / ".model.safetensors.ab.partial"]
     for path in leftovers:
         path.write_bytes(b"half")
     (tmp_path / ".mine").write_bytes(b"stays")

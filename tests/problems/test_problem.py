@@ -1,18 +1,30 @@
 """What every problem promises: one draw for one seed, at every resolution, for every count, on every grid."""
 
+from math import pi
+
 import pytest
 import torch
 
 from operformer.domain import Grid
 from operformer.errors import UsageError
-from operformer.problems import ControlledODE, Lorenz63, Samples
+from operformer.problems import ControlledODE, Darcy, Kolmogorov, Lorenz63, Samples
 from operformer.problems.problem import stream
 
 IN_TIME = [Lorenz63(recover=("y", "z"), initial=True, horizon=0.3), ControlledODE(n_terms=7, horizon=0.3)]
+IN_SPACE = [
+    Darcy(n_modes=5, fine=33),
+    Darcy("piecewise", n_modes=5, points="nodes", fine=33),
+    Kolmogorov(viscosity=0.2, forcing=2, start=0.05, lead=0.1, scale=2e5, tau=2.0, alpha=6.0, n_modes=11, moments=3),
+]
+NAMES = ["lognormal", "piecewise", "Kolmogorov"]
 
 
 def in_time(test):
     return pytest.mark.parametrize("problem", IN_TIME, ids=lambda problem: type(problem).__name__)(test)
+
+
+def in_space(test):
+    return pytest.mark.parametrize("problem", IN_SPACE, ids=NAMES)(test)
 
 
 def values(samples):
@@ -35,6 +47,76 @@ def test_draws_depend_on_seed_and_index_alone(problem):
     others = torch.cat((seven, values(problem.sample(5, 11, seed=3)))).flatten(1)
     apart = torch.cdist(others, others) + torch.eye(len(others)) * 1e3
     assert float(apart.min()) > 1e-2
+
+
+@in_space
+def test_draws_in_space_depend_on_seed_and_index_alone(problem):
+    """Blocks of four begin at the first draw asked for; Darcy's solver stops at a residual, so digits may differ."""
+    eleven = values(problem.sample(11, 13, seed=2))
+    torch.testing.assert_close(values(problem.sample(3, 13, seed=2)), eleven[:3], rtol=0, atol=1e-9)
+    torch.testing.assert_close(values(problem.sample(6, 13, seed=2, first=5)), eleven[5:], rtol=0, atol=1e-9)
+    assert torch.equal(values(problem.sample(11, 13, seed=2)), eleven)
+    others = torch.cat((eleven, values(problem.sample(5, 13, seed=3)))).flatten(1)
+    apart = torch.cdist(others, others) + torch.eye(len(others)) * 1e3
+    assert float(apart.min()) > 1e-2
+
+
+@in_space
+@pytest.mark.parametrize(
+    "unit",
+    [
+        Grid.rectilinear([0.29, 0.01, 1.0, 0.17, 0.0], [0.5, 0.2, 0.9]),
+        Grid.scattered([[0.29, 0.5], [0.01, 0.2], [1.0, 1.0], [0.17, 0.0], [0.0, 0.7]]),
+        Grid.uniform((11, 7), bounds=[(0.1, 0.2), (0.5, 0.9)]),
+        Grid.uniform((23, 29), kind="cells"),
+        Grid.uniform((2, 3), kind="periodic"),
+    ],
+    ids=repr,
+)
+def test_any_grid_inside_the_box_is_read_on(problem, unit):
+    """Values at a point do not depend on the other points of the grid, up to the solver's error in Darcy flow."""
+    box = problem.bounds
+    places = unit.points.reshape(-1, 2) * (box[0][1] - box[0][0])
+    listed = Grid.scattered(places, bounds=box)
+    if unit.axes is None:
+        grid = listed
+    elif unit.kind == "rectilinear":
+        grid = Grid.rectilinear(*(axis * box[0][1] for axis in unit.axes), bounds=box)
+    else:
+        bounds = [(lower * box[0][1], upper * box[0][1]) for lower, upper in unit.bounds]
+        grid = Grid.uniform(unit.shape, bounds=bounds, kind=unit.kind)
+    samples = problem.sample(2, grid, seed=4)
+    assert torch.equal(samples.grid.points, grid.points)
+    assert torch.equal(samples.grid.weights, grid.weights)
+    assert samples.u.dtype == samples.z.dtype == torch.float64
+    assert samples.u.shape == (2, problem.in_channels, *grid.shape)
+    assert samples.z.shape == (2, problem.out_channels, *grid.shape)
+    assert all(len(check) == 2 for check in samples.checks.values())
+    expected = problem.sample(2, listed, seed=4)
+    torch.testing.assert_close(samples.u.flatten(2), expected.u, rtol=0, atol=1e-10)
+    solved_elsewhere = isinstance(problem, Darcy) and grid.kind == "cells"
+    tolerance = 0.15 * float(expected.z.abs().max()) if solved_elsewhere else 1e-10
+    torch.testing.assert_close(samples.z.flatten(2), expected.z, rtol=0, atol=tolerance)
+
+
+@in_space
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"count": 0}, "count must be at least 1: got 0"),
+        ({"seed": -1}, "seed must be from 0 to .*: got -1"),
+        ({"first": -2}, "first must not be negative: got -2"),
+        ({"resolution": 3}, "resolution must be at least 4: got 3; the paper has .*416"),
+        ({"resolution": Grid.uniform((5,))}, "dimension 2: got 1"),
+        ({"resolution": Grid.uniform((5, 5, 5))}, "dimension 2: got 3"),
+        ({"resolution": Grid.uniform((5, 5), bounds=[(0.0, 1.0), (-0.1, 1.0)])}, r"lie in .*: got \[-0.1, 1\]"),
+        ({"resolution": Grid.uniform((5, 5), bounds=[(0.0, 2.1 * pi), (0.0, 1.0)])}, r"lie in .*: got \[0, 6.5"),
+    ],
+)
+def test_sample_in_space_refuses(problem, arguments, message):
+    with pytest.raises(UsageError, match=message) as error:
+        problem.sample(**{"count": 2, "resolution": 5} | arguments)
+    assert "\n" not in str(error.value)
 
 
 @in_time
@@ -90,8 +172,8 @@ def test_irregular_grid_holds_times_of_the_regular_one():
         ({"seed": -1}, "seed must be from 0 to .*: got -1"),
         ({"first": -2}, "first must not be negative: got -2"),
         ({"resolution": 0}, "at least one time step: got 0; the paper has 200"),
-        ({"resolution": Grid.uniform((3, 5))}, "dimension 1: got 2; give an axis of times"),
-        ({"resolution": Grid.uniform((3,))}, r"lie in \[0, 0.3\]: got \[0, 1\]; cut it or set a longer horizon"),
+        ({"resolution": Grid.uniform((3, 5))}, "dimension 1: got 2"),
+        ({"resolution": Grid.uniform((3,))}, r"lie in \[0, 0.3\]: got \[0, 1\]; cut it or change the problem"),
         ({"resolution": Grid.rectilinear([-0.1, 0.2])}, r"lie in \[0, 0.3\]: got \[-0.1, 0.2\]"),
     ],
 )

@@ -1,11 +1,13 @@
 """Figures hold the numbers of the runs, line by line."""
 
 import sys
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 
+from operformer.learning.evaluation import Images
 from operformer.problems import Lorenz63
 from operformer.report.figures import resolution_figure, samples_figure, to_svg, training_figure
 
@@ -114,3 +116,19 @@ def test_drawing_leaves_matplotlib_as_it_was(make_run):
     assert dict(mpl.rcParams) == before
     if "matplotlib.pyplot" in sys.modules:
         assert not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_images_stand_side_by_side_with_the_logarithm_of_the_error(make_run):
+    run = make_run(labels=("1x",))
+    x, y = [0.0, 0.5, 1.0], [0.0, 1.0]
+    z = [[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]]
+    off = [[[1.0, 2.0], [3.0, 4.1], [5.0, 6.0]]]
+    looks = [Images(error, x, y, z, z, off) for error in (0.02, 0.06)]
+    evaluation = replace(run.evaluations[0], median_sample=looks[0], worst_sample=looks[1])
+    figure = samples_figure(replace(run, evaluations=[evaluation]), "1x")
+    pictures = [axes for axes in figure.axes if axes.collections and axes.get_xlabel() == "" and len(axes.images) == 0]
+    titled = [axes for axes in pictures if axes.get_title()]
+    assert len(titled) == 4
+    error = titled[3].collections[0].get_array()
+    assert error.max() == pytest.approx(-1, abs=1e-5)  # log10 0.1
+    assert error.reshape(2, 3)[1, 1] == error.max()  # at x = 0.5, y = 1

@@ -1,0 +1,1 @@
+"""The commands of `operformer`, a file for each part of the work."""

@@ -1,0 +1,107 @@
+"""Pairs from elsewhere kept as a set of their own: the same shards, checksums and manifest as a generated one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from operformer.data.fields import Fields
+from operformer.data.generation import begin, finish, pairs_per_shard, save_shard
+from operformer.data.manifest import GridRecord, Header
+from operformer.data.reading import read_blocks
+from operformer.data.reading.contents import UniformKind
+from operformer.data.store import StoredPairs, open_pairs
+from operformer.domain import Grid
+from operformer.domain.box import GivenBounds
+from operformer.errors import UsageError
+from operformer.problems.problem import Boundary, Samples, concatenate
+
+BLOCK = 64  # pairs that are read together, so that a file need not fit into memory
+
+
+def import_pairs(
+    path: str | Path,
+    folder: str | Path,
+    u: str | list[str] | None = None,
+    z: str | list[str] | None = None,
+    *,
+    layout: str | None = None,
+    steps: tuple[int, int] | None = None,
+    lead: int | None = None,
+    grid: Grid | UniformKind | None = None,
+    bounds: GivenBounds | None = None,
+) -> StoredPairs:
+    """Read a file as `operformer.read` does, some pairs at a time, and keep them in a folder."""
+    blocks = partial(read_blocks, path, BLOCK, u, z, layout, steps, lead, grid, bounds)
+    options = {"u": u, "z": z, "layout": layout, "steps": steps, "lead": lead, "bounds": bounds}
+    options |= {"grid": repr(grid) if isinstance(grid, Grid) else grid}
+    origin = {"file": Path(path).name, "options": {name: value for name, value in options.items() if value is not None}}
+    return _store(blocks, Path(folder), Path(path).stem or "imported", origin)
+
+
+def store(samples: Samples, folder: str | Path, title: str, origin: Mapping[str, Any]) -> StoredPairs:
+    """Keep pairs that are in memory in a folder; ``origin`` says in plain values where they come from."""
+    return _store(partial(samples.blocks, BLOCK), Path(folder), title, origin)
+
+
+def _store(blocks: Callable[[], Iterable[Samples]], folder: Path, title: str, origin: Mapping[str, Any]) -> StoredPairs:
+    """Look at all blocks once for what the header says of them, and once more to keep them."""
+    count, digest, block = 0, hashlib.sha256(), None
+    for block in map(_storable, blocks()):
+        count += len(block)
+        for values in (block.u, block.z):
+            _add(digest, values)
+    if block is None or not count:
+        raise UsageError("there are no pairs to keep; give at least one")
+    for values in (block.grid.points, block.grid.weights):
+        _add(digest, values)
+    # The same file name need not hold the same pairs.
+    header = _header(block, count, title, {**origin, "sha256": digest.hexdigest()})
+    todo = begin(folder, header, range(header.n_shards))
+    for index, samples in enumerate(_regroup(map(_storable, blocks()), header.per_shard)):
+        if index in todo:
+            save_shard(folder, header, index, samples)
+    finish(folder, header, todo)
+    return open_pairs(folder)
+
+
+def _storable(samples: Samples) -> Samples:
+    """On the CPU, u and z in float32, or in float64 if one of them is."""
+    dtype = torch.promote_types(samples.u.dtype, samples.z.dtype)
+    return samples.to("cpu", dtype if dtype == torch.float64 else torch.float32)
+
+
+def _regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
+    """The same pairs, so many at a time."""
+    waiting: list[Samples] = []
+    for block in blocks:
+        waiting.append(block)
+        while sum(map(len, waiting)) >= size:
+            together = concatenate(waiting)
+            yield together[:size]
+            waiting = [together[size:]] if len(together) > size else []
+    if waiting:
+        yield concatenate(waiting)
+
+
+def _header(samples: Samples, count: int, title: str, origin: Mapping[str, Any]) -> Header:
+    inputs, outputs = (
+        tuple(f"{name}_{k}" for k in range(channels)) if channels > 1 else (name,)
+        for name, channels in zip("uz", samples.channels, strict=True)
+    )
+    dtype: Literal["float32", "float64"] = "float64" if samples.u.dtype == torch.float64 else "float32"
+    boundary: Boundary = "periodic" if samples.grid.kind == "periodic" else "open"
+    plain = json.loads(json.dumps(dict(origin)))
+    fields = Fields(inputs, outputs, None, boundary)
+    return pairs_per_shard(Header(title, plain, count, 1, dtype, GridRecord.of(samples.grid), fields))
+
+
+def _add(digest: Any, values: Tensor) -> None:
+    digest.update(values.contiguous().cpu().numpy().data)

@@ -1,0 +1,193 @@
+"""What a set of pairs on disk is and what its files must be, byte for byte: manifest.json."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any, Literal
+
+from operformer.data.fields import Fields
+from operformer.data.reading.contents import shown
+from operformer.domain import Grid
+from operformer.domain.box import Bounds, checked_bounds
+from operformer.domain.grid import Kind
+from operformer.errors import DataError, OperformerError, UsageError
+from operformer.files import read_bytes, write_bytes
+from operformer.settings import construct
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+LARGEST = 2**28  # bytes of a manifest: a million shards
+
+
+@dataclass(frozen=True)
+class GridRecord:
+    """A grid without its points, which uniform kinds do not need and the others keep in the shards."""
+
+    kind: Kind
+    shape: tuple[int, ...]
+    bounds: Bounds
+
+    @staticmethod
+    def of(grid: Grid) -> GridRecord:
+        """The record of a grid."""
+        return GridRecord(grid.kind, grid.shape, grid.bounds)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a set is, before its first pair is made.
+
+    ``origin`` is the law and the draw (problem, seed, first), or the file that was imported.
+    """
+
+    title: str
+    origin: Mapping[str, Any]
+    count: int
+    per_shard: int
+    dtype: Literal["float32", "float64"]
+    grid: GridRecord
+    fields: Fields
+
+    def __post_init__(self) -> None:
+        u, z, times = self.fields.inputs, self.fields.outputs, self.fields.times
+        if min(self.count, self.per_shard, len(u), len(z)) < 1 or min(self.grid.shape, default=0) < 1:
+            raise UsageError("a set holds at least one pair of functions")
+        if times is not None and (len(u), len(z)) != (1, len(times) - 1):
+            raise UsageError(f"one field at {len(times)} times is no {len(u)} to {len(z)} channels")
+        checked_bounds(self.grid.bounds, len(self.grid.bounds if self.grid.kind == "scattered" else self.grid.shape))
+        if not isinstance(self.origin, Mapping):
+            raise UsageError("where a set comes from is a table")
+
+    @property
+    def n_shards(self) -> int:
+        """How many files the pairs are divided into."""
+        return -(-self.count // self.per_shard)
+
+    @property
+    def bytes_per_pair(self) -> int:
+        """The size of u and z of one pair on disk."""
+        channels = len(self.fields.inputs) + len(self.fields.outputs)
+        return channels * prod(self.grid.shape) * (4 if self.dtype == "float32" else 8)
+
+    def pairs_in(self, shards: range) -> int:
+        """How many pairs some shards hold; the last shard of all may hold fewer than the others."""
+        lacking = self.n_shards * self.per_shard - self.count
+        return len(shards) * self.per_shard - (lacking if self.n_shards - 1 in shards else 0)
+
+    def shard_range(self, index: int) -> tuple[int, int]:
+        """The pairs of a shard: first and one past the last."""
+        return index * self.per_shard, min(self.count, (index + 1) * self.per_shard)
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """One file: its name, how many pairs it holds, its size and checksum, and the worst of each check."""
+
+    name: str
+    count: int
+    bytes: int
+    sha256: str
+    checks: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A finished set."""
+
+    header: Header
+    shards: tuple[ShardRecord, ...]
+
+    def write(self, folder: Path) -> None:
+        """Put manifest.json into the folder; from then on the set is whole."""
+        values = {"header": asdict(self.header), "shards": [asdict(shard) for shard in self.shards]}
+        write_bytes(folder / MANIFEST, encode(values))
+
+    @staticmethod
+    def read(folder: Path) -> Manifest:
+        """The manifest of a folder, refused unless it is exactly what was written."""
+        path = folder / MANIFEST
+        header, values = read_header(path), decode(path)
+        with _refusing_others(path):
+            shards = tuple(construct(ShardRecord, record, "shard") for record in values["shards"])
+            if len(shards) != header.n_shards:
+                raise ValueError(f"it has {len(shards)} shards for {header.count} pairs, {header.per_shard} in each")
+            for index, shard in enumerate(shards):
+                _check(shard, index, header)
+        return Manifest(header, shards)
+
+
+def read_header(path: Path) -> Header:
+    """What the set of a manifest is, or will be."""
+    values = decode(path)
+    with _refusing_others(path):
+        return _header_of(values["header"])
+
+
+def shard_name(index: int) -> str:
+    """shard-00007.hdf5."""
+    return f"shard-{index:05d}.hdf5"
+
+
+def _check(shard: ShardRecord, index: int, header: Header) -> None:
+    """Refuse a record that this library does not write."""
+    if shard.name != shard_name(index):
+        raise ValueError(f"shard {index} is called {shard.name!r}")
+    if shard.count != header.pairs_in(range(index, index + 1)):
+        raise ValueError("its shards do not add up to its pairs")
+    if shard.bytes < shard.count * header.bytes_per_pair:
+        raise ValueError(f"{shard.count} pairs of shape {header.grid.shape} do not go into {shard.bytes} bytes")
+    if not isinstance(shard.checks, dict) or not all(type(value) is float for value in shard.checks.values()):
+        raise ValueError("a check is no number")
+
+
+@contextmanager
+def _refusing_others(path: Path) -> Iterator[None]:
+    """Turn whatever values of another kind raise into one line about the file."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OperformerError) as error:
+        reason = shown(str(error), 160, quoted=False)
+        raise DataError(f"{path} is no manifest of pairs ({reason}); make the set again") from None
+
+
+def _header_of(values: Mapping[str, Any]) -> Header:
+    """The header that plain values describe."""
+    grid = construct(GridRecord, {**values["grid"], "bounds": [tuple(b) for b in values["grid"]["bounds"]]}, "grid")
+    fields = construct(Fields, values["fields"], "fields")
+    rest = {key: value for key, value in values.items() if key not in ("grid", "fields")}
+    return construct(Header, rest, "header", grid=grid, fields=fields)
+
+
+def encode(values: Mapping[str, Any]) -> bytes:
+    """Values as JSON with a checksum of their own."""
+    body = {"format": FORMAT, **values}
+    return _text(body | {"checksum": hashlib.sha256(_text(body)).hexdigest()})
+
+
+def decode(path: Path) -> dict[str, Any]:
+    """The values of a file that `encode` wrote; a file that differs from it in one bit is refused."""
+    if path.is_file() and path.stat().st_size > LARGEST:
+        raise DataError(f"{path} is larger than any manifest; remove {path.parent} and make the set again")
+    content = read_bytes(path)
+    try:
+        values = json.loads(content)
+        is_whole = isinstance(values, dict) and content == encode(_without(values, "format", "checksum"))
+    except (ValueError, RecursionError):
+        is_whole = False
+    if not is_whole:
+        raise DataError(f"{path} is damaged: its checksum is wrong; remove {path.parent} and make the set again")
+    return _without(values, "format", "checksum")
+
+
+def _text(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in names}

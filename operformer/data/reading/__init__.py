@@ -1,0 +1,5 @@
+"""Pairs (u, z) from other people's files: `operformer.read(path)`."""
+
+from operformer.data.reading.reader import read, read_blocks
+
+__all__ = ["read", "read_blocks"]

@@ -1,0 +1,139 @@
+"""What a file holds: arrays by name, what their axes mean where the format says so, and where they are known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from operformer.errors import DataError, OperformerError, ResourceError
+
+UniformKind = Literal["nodes", "cells", "periodic"]
+KINDS: tuple[UniformKind, ...] = ("nodes", "cells", "periodic")
+PAIRS = (("u", "z"), ("x", "y"), ("input", "output"), ("inputs", "outputs"), ("a", "u"), ("coeff", "sol"))
+# The most that deflate can pack into one byte; what claims to be larger than that is no data.
+LARGEST_RATIO = 1032
+
+
+class Array(Protocol):
+    """An array in a file; indexing reads."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its size along each axis."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What its values are."""
+
+    def __getitem__(self, index: tuple[int | slice, ...]) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """The arrays of an open file.
+
+    ``refused`` says of the others why they are not read. ``u``, ``z``, ``layouts``, ``axes`` and ``kinds`` are what the
+    format itself knows: the arrays of input and output, the axes of each array (one letter each), coordinates along
+    each axis of space and the kinds they may be of.
+    """
+
+    path: Path
+    arrays: Mapping[str, Array]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    u: tuple[str, ...] = ()
+    z: tuple[str, ...] = ()
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    axes: Mapping[str, np.ndarray] = field(default_factory=dict)
+    kinds: Mapping[str, tuple[UniformKind, ...]] = field(default_factory=dict)
+    kind: UniformKind = "nodes"
+
+    def array(self, name: str) -> Array:
+        """The array of that name, if it can be learnt from."""
+        if name in self.refused:
+            raise DataError(f"{self.path}: {shown(name)} {self.refused[name]}")
+        if name not in self.arrays:
+            raise DataError(f"{self.path} has no array {shown(name)}; it holds {self.described()}")
+        array = self.arrays[name]
+        if not prod(array.shape):
+            raise DataError(f"{self.path}: {shown(name)} is empty, of shape {array.shape}; give an array with values")
+        return array
+
+    def pair(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The arrays of u and of z: those that the format knows, else the only two with names that say so."""
+        if self.u and self.z:
+            return self.u, self.z
+        found: list[tuple[str, str]] = []
+        for n_axes in (2, 1):  # what varies along one axis is rather a coordinate, which MATLAB stores as (1, n)
+            if not found:
+                shapes = {name: [n for n in array.shape if n != 1] for name, array in self.arrays.items()}
+                known = {name for name in shapes if len(shapes[name]) >= n_axes and len(self.arrays[name].shape) > 1}
+                found = [pair for pair in PAIRS if (known | set(self.refused)).issuperset(pair)]
+        if len(found) != 1:
+            raise DataError(
+                f"{self.path} does not say which arrays are the input u and the output z: it holds {self.described()}; "
+                "name them with u= and z="
+            )
+        return (found[0][0],), (found[0][1],)
+
+    def described(self) -> str:
+        """The names and shapes of what can be read, in one line."""
+        names = [f"{shown(name)} {tuple(array.shape)}" for name, array in list(self.arrays.items())[:12]]
+        more = len(self.arrays) - len(names)
+        return ", ".join(names) + (f" and {more} more" if more else "") if names else "no arrays of numbers"
+
+
+def why_not_numbers(dtype: np.dtype[Any]) -> str | None:
+    """Why values of this type are refused, if they are."""
+    if dtype.kind in "fiub":
+        return None
+    real_and_imaginary = dtype.names is not None and len(dtype.names) == 2 and dtype.names[0] in ("r", "real")
+    if dtype.kind == "c" or real_and_imaginary:
+        return "holds complex values; store the real and the imaginary part as two channels"
+    return f"holds {shown(str(dtype), 40)} values, not numbers; store it as float32 or float64"
+
+
+def why_too_large(shape: tuple[int, ...], dtype: np.dtype[Any], stored: int, is_packed: bool) -> str | None:
+    """Why the shape cannot be true of an array that takes so many bytes in its file, if it cannot."""
+    claimed = prod(shape) * dtype.itemsize
+    if min(shape, default=1) < 0 or claimed > stored * (LARGEST_RATIO if is_packed else 1):
+        size = shown(str(shape), quoted=False)
+        return f"claims the shape {size}, more than the {stored} bytes stored can hold; the file is damaged"
+    return None
+
+
+def check_memory(need: int, path: Path) -> None:
+    """Refuse to read what cannot fit."""
+    there_is = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else need
+    if need > there_is:
+        raise ResourceError(
+            f"reading {path} needs {need / 2**30:.1f} GiB of memory, and there are {there_is / 2**30:.1f}; read a part "
+            "of it with first= and count="
+        )
+
+
+@contextmanager
+def refusing_damage(path: Path) -> Iterator[None]:
+    """Turn whatever a parser of a foreign format raises into one line about the file."""
+    try:
+        yield
+    except OperformerError:
+        raise
+    except MemoryError:
+        raise ResourceError(f"reading {path} needs more memory than there is; use first= and count=") from None
+    except Exception as error:  # the parsers of numpy, h5py, zipfile and scipy raise nearly everything
+        reason = shown(str(error) or type(error).__name__, 160, quoted=False)
+        raise DataError(f"{path} is damaged or not what it claims to be: {reason}; restore it from a copy") from None
+
+
+def shown(text: str, length: int = 60, quoted: bool = True) -> str:
+    """A text from a file, safe to print: no control characters, not too long."""
+    short = text if len(text) <= length else text[: length - 3] + "..."
+    escaped = repr(short)
+    return escaped if quoted else escaped[1:-1]

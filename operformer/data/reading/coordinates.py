@@ -1,0 +1,180 @@
+"""Coordinates from a file to a grid: equispaced ones are recognised as nodes, cells or periodic, others are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import pi
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from operformer.data.reading.contents import KINDS, Contents, UniformKind, shown
+from operformer.domain import Grid
+from operformer.domain.box import GivenBounds, checked_bounds
+from operformer.errors import DataError, UsageError
+
+NAMES = (
+    "{}-coordinate",
+    "{}_coordinate",
+    "{}_coord",
+    "grid/{}",
+    "coords/{}",
+    "coordinates/{}",
+    "grid_{}",
+    "{}_grid",
+    "{}",
+)
+POINTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz")
+
+
+def find_axes(contents: Contents, taken: set[str]) -> dict[str, np.ndarray]:
+    """The coordinates along x, y and z that a file has under one of the usual names."""
+    if contents.axes:
+        return dict(contents.axes)
+    found = {letter: values for letter in "xyz" if (values := _named(contents, letter, taken)) is not None}
+    return found if "x" in found else {}
+
+
+def find_times(contents: Contents, taken: set[str]) -> np.ndarray | None:
+    """The times of a file that knows no other coordinates: those of functions of time."""
+    return _named(contents, "t", taken)
+
+
+def find_points(contents: Contents, taken: set[str]) -> np.ndarray | None:
+    """The scattered points (N, d) that a file has under one of the usual names."""
+    for name in POINTS:
+        array = contents.arrays.get(name)
+        if name in taken or array is None or len(array.shape) != 2 or array.shape[1] > 3:
+            continue
+        return np.asarray(array[:, :], dtype=np.float64)
+    return None
+
+
+def grid_of_axes(
+    axes: dict[str, np.ndarray],
+    kinds: Mapping[str, tuple[UniformKind, ...]],
+    kind: UniformKind | None,
+    bounds: GivenBounds | None,
+    path: Path,
+) -> Grid:
+    """The grid with these coordinates; what user or format say of their kind comes before what they look like."""
+    box = None if bounds is None else checked_bounds(bounds, len(axes))
+    recognised = []
+    for k, (letter, values) in enumerate(axes.items()):
+        _check(values, letter, path)
+        allowed = kinds.get(letter, KINDS) if kind is None else (kind,)
+        ends = None if box is None else box[k]
+        one = _recognise(values, allowed, ends)
+        if one is None and (kind is not None or bounds is not None):
+            what = f"{kind or 'equispaced points'} of {list(ends)}" if ends else f"equispaced {kind}"
+            raise DataError(
+                f"{path}: {letter} runs from {values[0]:g} to {values[-1]:g} in {len(values)} values, which are not "
+                f"{what}; leave grid= and bounds= out, or give a Grid"
+            )
+        recognised.append(one)
+    shape = [len(values) for values in axes.values()]
+    found = [one for one in recognised if one is not None]
+    if len(found) == len(axes) and len({kind for kind, _, _ in found}) == 1:
+        return Grid.uniform(shape, [(lower, upper) for _, lower, upper in found], found[0][0])
+    try:
+        reach = [_box(values, one) for values, one in zip(axes.values(), recognised, strict=True)]
+        return Grid.rectilinear(*(torch.tensor(values) for values in axes.values()), bounds=reach)
+    except UsageError as error:
+        raise DataError(f"{path} has coordinates that make no grid: {error}") from None
+
+
+def grid_of_points(points: np.ndarray, bounds: GivenBounds | None, path: Path) -> Grid:
+    """Scattered points in the box that holds them, unless the user names one."""
+    if not np.isfinite(points).all():
+        raise DataError(f"{path} has points that are not finite; give a Grid without them")
+    box = bounds or [(float(low), float(high)) for low, high in zip(points.min(0), points.max(0), strict=True)]
+    try:
+        return Grid.scattered(torch.tensor(points), bounds=box)
+    except UsageError as error:
+        if bounds is not None:
+            raise
+        raise DataError(f"{path} has points that make no grid: {error}") from None
+
+
+def _named(contents: Contents, letter: str, taken: set[str]) -> np.ndarray | None:
+    """The values along one axis: a row of numbers, or all points of a tensor product, as ndgrid makes them."""
+    for pattern in NAMES:
+        for name in (pattern.format(letter), pattern.format(letter.upper())):
+            array = contents.arrays.get(name)
+            if name in taken or array is None or not array.shape or max(array.shape) < 2 or 0 in array.shape:
+                continue
+            is_row = sum(n > 1 for n in array.shape) == 1
+            if is_row or name != letter:  # a lone small letter may well be something else
+                values = np.asarray(array[(slice(None),) * len(array.shape)], dtype=np.float64)
+                return values.reshape(-1) if is_row else _of_product(values, letter, name, contents.path)
+    return None
+
+
+def _of_product(values: np.ndarray, letter: str, name: str, path: Path) -> np.ndarray:
+    axis = "xyzt".index(letter)
+    if axis < values.ndim <= 3:
+        row = np.moveaxis(values, axis, -1).reshape(-1, values.shape[axis])[0]
+        shape = [len(row) if k == axis else 1 for k in range(values.ndim)]
+        if np.array_equal(np.broadcast_to(row.reshape(shape), values.shape), values):
+            return row
+    raise DataError(
+        f"{path}: the coordinates {shown(name)} of shape {values.shape} do not vary along axis {axis} alone; store one "
+        "row of coordinates for each axis, points (N, d) named points for scattered ones, or give a Grid"
+    )
+
+
+def _check(values: np.ndarray, letter: str, path: Path) -> None:
+    if not np.isfinite(values).all():
+        raise DataError(f"{path} has values of {letter} that are not finite; give a Grid")
+    if len(values) < 2:
+        raise DataError(f"{path} has one point along {letter}; a function needs at least two")
+
+
+def _recognise(
+    values: np.ndarray, allowed: tuple[UniformKind, ...], ends: tuple[float, float] | None
+) -> tuple[UniformKind, float, float] | None:
+    """The kind and the bounds of equispaced values: the first whose bounds are those given, or are round numbers.
+
+    None if they are not equispaced, run downwards, or have other bounds; without round ones it is the first allowed.
+    """
+    n, step = len(values), float(values[-1] - values[0]) / (len(values) - 1)
+    even = values[0] + step * np.arange(n)
+    rounding = 4 * float(np.finfo(np.float32).eps * np.abs(values).max())  # coordinates are often float32
+    slack = min(max(1e-3 * step, rounding), 0.05 * step)
+    if step <= 0 or float(np.abs(values - even).max()) > slack:
+        return None
+    first, last = float(values[0]), float(values[-1])
+    options: dict[UniformKind, tuple[float, float]] = {
+        "nodes": (first, last),
+        "cells": (first - step / 2, last + step / 2),
+        "periodic": (first, last + step),
+    }
+    if ends is not None:
+        fitting = (kind for kind in allowed if np.allclose(options[kind], ends, rtol=0, atol=2 * slack))
+        kind = next(fitting, None)
+        return None if kind is None else (kind, *ends)
+    for part in (1, 2):  # pixels at 0.5, 1.5, ... are the cells from 0 on, not the nodes from 0.5 on
+        for kind in allowed:
+            lower, upper = (_round(end, part, 2 * slack) for end in options[kind])
+            if lower is not None and upper is not None:
+                return kind, lower, upper
+    return allowed[0], *options[allowed[0]]
+
+
+def _round(value: float, part: int, slack: float) -> float | None:
+    """The multiple of 1/part or of pi/part that the value is, up to rounding."""
+    for unit in (1 / part, pi / part):
+        nearest = round(value / unit) * unit
+        if abs(value - nearest) <= slack:
+            return nearest
+    return None
+
+
+def _box(values: np.ndarray, recognised: tuple[UniformKind, float, float] | None) -> tuple[float, float]:
+    """Bounds in which trapezoidal weights are those of the kind: a period begins half a step before its points."""
+    if recognised is None:
+        return float(values.min()), float(values.max())
+    kind, lower, upper = recognised
+    shift = (upper - lower) / len(values) / 2 if kind == "periodic" else 0.0
+    return min(lower - shift, float(values.min())), max(upper - shift, float(values.max()))

@@ -1,0 +1,127 @@
+"""MATLAB's .mat of version 5 to 7.2: arrays of numbers only, axes as MATLAB shows them.
+
+The format is a header of 128 bytes and elements: a tag (type, bytes) and data, a variable being an element of elements,
+mostly packed by zlib. Read here, since scipy.io.loadmat crashes the interpreter on damaged files.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from operformer.data.reading.contents import LARGEST_RATIO, Array, Contents, refusing_damage, shown
+from operformer.errors import DataError
+
+MATRIX, COMPRESSED = 14, 15
+STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+NUMBERS = dict(zip(range(6, 16), ("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), strict=True))
+OTHERS = {1: "cell", 2: "struct", 3: "object", 4: "text", 5: "sparse matrix", 16: "function", 17: "object"}
+HEAD = 4096  # bytes in which flags, sizes and name of a variable must be
+IS_COMPLEX, IS_LOGICAL = 0x0800, 0x0200
+
+
+@contextmanager
+def open_mat(path: Path) -> Iterator[Contents]:
+    """The variables of a .mat file; cells, structs, texts and objects are named but never read."""
+    with refusing_damage(path):
+        content = np.memmap(path, np.uint8, "r")
+        order = {b"IM": "<", b"MI": ">"}[bytes(content[126:128])]
+        arrays: dict[str, Array] = {}
+        refused: dict[str, str] = {}
+        position = 128
+        while position < len(content):
+            kind, size, _ = _tag(content[position : position + 8], order)
+            element = content[position + 8 : position + 8 + size]
+            if len(element) < size:
+                raise DataError(f"{path} ends within a variable; it is cut short, restore it from a copy")
+            position += 8 + size
+            if kind in (MATRIX, COMPRESSED):
+                variable = _variable(element, kind == COMPRESSED, order)
+                if isinstance(variable, Variable):
+                    arrays[variable.name] = variable
+                else:
+                    refused[variable[0]] = variable[1]
+        yield Contents(path, arrays, refused)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An array of numbers, unpacked by indexing: its values begin ``offset`` bytes into its element."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    element: np.ndarray
+    is_packed: bool
+    stored: np.dtype[Any]
+    offset: int
+
+    def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        return self._values[index].astype(self.dtype)
+
+    @cached_property
+    def _values(self) -> np.ndarray:
+        end = self.offset + prod(self.shape) * self.stored.itemsize
+        body = _unpacked(self.element, end + 8, is_whole=True) if self.is_packed else self.element[:end].tobytes()
+        if len(body) < end:
+            raise ValueError(f"the variable {shown(self.name)} is cut short")
+        values = np.frombuffer(body, self.stored, prod(self.shape), self.offset)
+        return values.reshape(self.shape, order="F")
+
+
+def _variable(element: np.ndarray, is_packed: bool, order: str) -> Variable | tuple[str, str]:
+    """A variable by its head: an array of numbers, or a name and why it is refused."""
+    head = _unpacked(element, HEAD) if is_packed else element[:HEAD].tobytes()
+    start = 8 if is_packed else 0  # inside the packed bytes the variable has a tag of its own
+    flags, at = _part(head, start, order)
+    shape, at = _part(head, at, order)
+    name, at = _part(head, at, order)
+    text = name.tobytes().decode("ascii", errors="replace")
+    word = int(flags.view(f"{order}u4")[0])
+    kind = word & 0xFF
+    sizes = tuple(int(n) for n in shape.view(f"{order}i4"))
+    if kind not in NUMBERS:
+        return text, f"is a {OTHERS.get(kind, 'thing')} of MATLAB, not an array of numbers; save it as double or single"
+    if word & IS_COMPLEX:
+        return text, "holds complex values; store the real and the imaginary part as two channels"
+    if min(sizes, default=0) <= 0:
+        return text, f"is empty, of shape {sizes}; give an array with values"
+    code, size, small = _tag(np.frombuffer(head[at : at + 8], np.uint8), order)
+    stored = np.dtype(order + STORED[code])
+    room = len(element) * (LARGEST_RATIO if is_packed else 1)
+    if size != prod(sizes) * stored.itemsize or size > room:
+        return text, f"claims the shape {sizes}, more than the {size} bytes stored can hold; the file is damaged"
+    dtype = np.dtype("?") if word & IS_LOGICAL else np.dtype(NUMBERS[kind])
+    return Variable(text, sizes, dtype, element, is_packed, stored, at + (4 if small else 8))
+
+
+def _part(head: bytes, at: int, order: str) -> tuple[np.ndarray, int]:
+    """The bytes of the element at a position, and where the next begins."""
+    _, size, small = _tag(np.frombuffer(head[at : at + 8], np.uint8), order)
+    begin = at + (4 if small else 8)
+    if begin + size > len(head):
+        raise ValueError("a variable has a head that is too long")
+    return np.frombuffer(head[begin : begin + size], np.uint8), at + 8 if small else begin + -(-size // 8) * 8
+
+
+def _tag(eight: np.ndarray, order: str) -> tuple[int, int, bool]:
+    """Type and bytes of an element, and whether it is a small one, whose four bytes stand in its tag."""
+    first, second = (int(n) for n in np.frombuffer(eight.tobytes(), f"{order}u4", 2))
+    return (first & 0xFFFF, first >> 16, True) if first >> 16 else (first, second, False)
+
+
+def _unpacked(element: np.ndarray, size: int, is_whole: bool = False) -> bytes:
+    """The first bytes of what zlib packed, or all of them: only at its end is their checksum compared."""
+    packed = zlib.decompressobj()
+    body = packed.decompress(element.tobytes(), size)
+    if is_whole and not packed.eof:
+        raise ValueError("a variable is longer than its shape")
+    return body

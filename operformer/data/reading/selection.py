@@ -1,0 +1,242 @@
+"""Which arrays of a file become u and z, what their axes are, and the grid that they are known on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from operformer.data.reading.contents import KINDS, Array, Contents, UniformKind, check_memory, shown
+from operformer.data.reading.coordinates import find_axes, find_points, find_times, grid_of_axes, grid_of_points
+from operformer.data.reading.layout import Layout, as_floats, channels_first, fits, inferred, parse, sizes, space_of
+from operformer.domain import Grid
+from operformer.domain.box import GivenBounds, checked_bounds
+from operformer.errors import DataError, UsageError
+from operformer.problems import Samples
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user says of a file."""
+
+    u: tuple[str, ...]
+    z: tuple[str, ...]
+    layouts: tuple[Layout, Layout] | None
+    steps: tuple[int, int] | None
+    lead: int | None
+    grid: Grid | UniformKind | None
+    bounds: GivenBounds | None
+
+    def __post_init__(self) -> None:
+        if not (self.grid is None or isinstance(self.grid, Grid) or self.grid in KINDS):
+            raise UsageError(f'grid must be "nodes", "cells", "periodic" or a Grid: got {self.grid!r}')
+        if self.steps is not None and self.lead is not None:
+            raise UsageError("steps and lead exclude each other; give one of them")
+        if self.lead is not None and type(self.lead) is not int:
+            raise UsageError(f"lead must be a whole number: got {self.lead!r}")
+        steps = (0, -1) if self.steps is None else self.steps
+        if not isinstance(steps, list | tuple) or len(steps) != 2 or not all(type(step) is int for step in steps):
+            raise UsageError(f"steps must be two whole numbers, such as (0, -1): got {steps!r}")
+        if self.bounds is not None:
+            checked_bounds(self.bounds, len(self.bounds))
+
+    def select(self, contents: Contents) -> Selection:
+        """The arrays of a file that become u and z, and the grid that they are known on."""
+        known = ((), ()) if self.u and self.z else contents.pair()
+        u, z = self.u or known[0], self.z or known[1]
+        arrays = {name: contents.array(name) for name in (*u, *z)}
+        layouts = self._layouts_of(contents, u, z, arrays)
+        extent = self._extent(contents, layouts, arrays)
+        grid = self._grid(contents, extent, set(arrays))
+        before, after = ([_Field(arrays[key[1]], one) for key, one in layouts.items() if key[0] == k] for k in (0, 1))
+        return Selection(contents.path, before, after, extent, self._times(extent), grid)
+
+    def _extent(
+        self, contents: Contents, layouts: dict[tuple[int, str], Layout], arrays: dict[str, Array]
+    ) -> dict[str, int]:
+        """How long every axis is: samples, time and space, on which all arrays must agree."""
+        extent: dict[str, int] = {}
+        if self.layouts is None and contents.layouts:  # a field may be constant along an axis that the grid has
+            extent |= {letter: len(values) for letter, values in contents.axes.items()}
+        for (_, name), one in layouts.items():
+            for letter, n in sizes(one, arrays[name].shape).items():
+                if extent.setdefault(letter, n) != n:
+                    what = {"b": "samples", "t": "steps in time"}.get(letter, f"points along {letter}")
+                    expected = f"where {extent[letter]} are expected"
+                    raise DataError(f"{contents.path}: {shown(name)} has {n} {what}, {expected}")
+        for letter in space_of(tuple(extent)):
+            if extent[letter] < 2:
+                raise DataError(f"{contents.path} has one point along {letter}; a function needs at least two")
+        return extent
+
+    def _layouts_of(
+        self, contents: Contents, u: tuple[str, ...], z: tuple[str, ...], arrays: dict[str, Array]
+    ) -> dict[tuple[int, str], Layout]:
+        """The axes of every array of u (0) and of z (1)."""
+        keys = [(0, name) for name in u] + [(1, name) for name in z]
+        if self.layouts is not None:
+            for k, name in keys:
+                if len(arrays[name].shape) != len(self.layouts[k]):
+                    given = " ".join(self.layouts[k])
+                    raise UsageError(
+                        f"layout {given!r} names {len(self.layouts[k])} axes: {shown(name)} has shape "
+                        f"{arrays[name].shape}"
+                    )
+            return {(k, name): self.layouts[k] for k, name in keys}
+        if all(name in contents.layouts for _, name in keys):
+            found = {(k, name): tuple(contents.layouts[name].split()) for k, name in keys}
+            for (_, name), one in found.items():
+                if len(one) != len(arrays[name].shape):
+                    raise DataError(
+                        f"{contents.path}: {shown(name)} has shape {arrays[name].shape}, but its format "
+                        f"has {len(one)} axes; give layout="
+                    )
+            return found
+        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+        for name, shape in shapes.items():
+            if len(shape) < 2:
+                raise DataError(
+                    f"{contents.path}: {shown(name)} has shape {shape}; samples of functions have at least two axes"
+                )
+        dim = None if self.bounds is None else len(self.bounds)
+        letters = inferred(shapes, self._space(contents, shapes), dim)
+        return {(k, name): letters[name] for k, name in keys}
+
+    def _space(self, contents: Contents, shapes: dict[str, tuple[int, ...]]) -> dict[str, int] | None:
+        """How many points there are along each axis, if a grid or coordinates tell."""
+        if isinstance(self.grid, Grid):
+            letters = ("n",) if self.grid.axes is None else "xyz"
+            return dict(zip(letters, self.grid.shape, strict=False))
+        axes = find_axes(contents, set(shapes))
+        if axes:
+            return {letter: len(values) for letter, values in axes.items()}
+        points = find_points(contents, set(shapes))
+        if points is not None:
+            return {"n": len(points)}
+        times = find_times(contents, set(shapes))
+        line = None if times is None else {"x": len(times)}
+        return line if line and fits(shapes, line) else None
+
+    def _grid(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> Grid:
+        """Where the values are known: what the user says, else the coordinates of the file, else a unit cube."""
+        space = space_of(tuple(extent))
+        shape = tuple(extent[letter] for letter in space)
+        if isinstance(self.grid, Grid):
+            if self.grid.shape != shape:
+                raise DataError(f"{contents.path} has values of shape {shape}: the grid has {self.grid.shape}")
+            return self.grid
+        if space == ("n",):
+            points = find_points(contents, taken)
+            if points is None or len(points) != shape[0]:
+                held = "no points" if points is None else f"{len(points)} points"
+                raise DataError(f"{contents.path} has {held} for {shape[0]} scattered values; give a Grid.scattered")
+            return grid_of_points(points, self.bounds, contents.path)
+        axes = find_axes(contents, taken)
+        times = None if axes or "t" in extent or space != ("x",) else find_times(contents, taken)
+        if times is not None and len(times) == shape[0]:
+            axes = {"x": times}
+        if not axes:
+            return Grid.uniform(shape, self.bounds, self.grid or contents.kind)
+        for letter, n in zip(space, shape, strict=True):
+            if letter not in axes or len(axes[letter]) != n:
+                known = len(axes[letter]) if letter in axes else "no"
+                raise DataError(f"{contents.path} has {known} coordinates of {letter} for {n} values; give a Grid")
+        ordered = {letter: axes[letter] for letter in space}
+        return grid_of_axes(ordered, contents.kinds, self.grid, self.bounds, contents.path)
+
+    def _times(self, extent: dict[str, int]) -> tuple[range, range]:
+        """The steps at which u is taken and, one for each, those at which z is."""
+        n = extent.get("t", 0)
+        if not n:
+            if self.steps is not None or self.lead is not None:
+                raise UsageError('steps and lead need arrays with time; say where with layout=, such as "b t x"')
+            return range(1), range(1)
+        if self.lead is not None:
+            if not 0 < self.lead < n:
+                raise UsageError(f"lead must be from 1 to {n - 1}, for there are {n} steps: got {self.lead}")
+            return range(n - self.lead), range(self.lead, n)
+        steps = self.steps or (0, -1)
+        if not all(-n <= step < n for step in steps):
+            raise UsageError(f"steps must be two of the {n} steps, each from {-n} to {n - 1}: got {self.steps}")
+        before, after = (step % n for step in steps)
+        return range(before, before + 1), range(after, after + 1)
+
+
+@dataclass(frozen=True)
+class _Field:
+    """An array and what its axes are."""
+
+    array: Array
+    layout: Layout
+
+    def read(self, space: Layout, samples: slice, times: slice) -> np.ndarray:
+        """Its values as (b, t, c, *space), read from the file now."""
+        index = tuple({"b": samples, "t": times}.get(letter, slice(None)) for letter in self.layout)
+        return channels_first(as_floats(self.array[index]), self.layout, space)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The pairs of an open file; reading any of them touches only what they need."""
+
+    path: Path
+    u: list[_Field]
+    z: list[_Field]
+    extent: dict[str, int]
+    times: tuple[range, range]
+    grid: Grid
+
+    @property
+    def count(self) -> int:
+        """How many pairs there are."""
+        return self.extent.get("b", 1) * len(self.times[0])
+
+    def read(self, begin: int, end: int) -> Samples:
+        """The pairs begin, ..., end - 1; those of one trajectory follow each other."""
+        per_sample, space = len(self.times[0]), space_of(tuple(self.extent))
+        samples = slice(begin // per_sample, -(-end // per_sample))
+        n_samples = samples.stop - samples.start
+        values = []
+        for fields, times in zip((self.u, self.z), self.times, strict=True):
+            self._check_memory(fields, n_samples * per_sample)
+            parts = [field.read(space, samples, slice(times.start, times.stop)) for field in fields]
+            shape = tuple(self.extent[letter] for letter in space)
+            whole = [np.broadcast_to(part, (n_samples, per_sample, part.shape[2], *shape)) for part in parts]
+            joined = np.concatenate(whole, axis=2).reshape(n_samples * per_sample, -1, *shape)
+            skipped = begin - samples.start * per_sample
+            values.append(torch.from_numpy(np.ascontiguousarray(joined[skipped : skipped + end - begin])))
+        dtype = torch.promote_types(values[0].dtype, values[1].dtype)
+        u, z = (one.to(dtype) for one in values)
+        return Samples(u, z, self.grid)
+
+    def _check_memory(self, fields: list[_Field], count: int) -> None:
+        """Room for so many states, and for a copy while their axes are moved."""
+        stored = sum(prod(field.array.shape) * max(4, field.array.dtype.itemsize) for field in fields)
+        states = self.extent.get("b", 1) * self.extent.get("t", 1)
+        check_memory(2 * stored * count // states, self.path)
+
+
+def names_of(given: object, which: str) -> tuple[str, ...]:
+    """The names of arrays that a user gives: none, one or several."""
+    if given is None:
+        return ()
+    names = (given,) if isinstance(given, str | Path) else tuple(given) if isinstance(given, list | tuple) else ()
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise UsageError(f"{which} must be the name of an array, or several different ones: got {given!r}")
+    return names
+
+
+def layouts_of(layout: str | tuple[str, str] | None) -> tuple[Layout, Layout] | None:
+    """The axes of u and of z that a user gives: one text for both, or one for each."""
+    if layout is None:
+        return None
+    both = (layout, layout) if isinstance(layout, str) else tuple(layout)
+    if len(both) != 2:
+        raise UsageError(f'layout must be one text such as "b c x y", or one for u and one for z: got {layout!r}')
+    parsed = parse(both[0]), parse(both[1])
+    if space_of(parsed[0]) != space_of(parsed[1]):
+        raise UsageError(f"u and z must have the same axes of space: got {both[0]!r} and {both[1]!r}")
+    return parsed

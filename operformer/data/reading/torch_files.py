@@ -1,0 +1,294 @@
+"""Tensors that torch.save wrote, as neuraloperator's darcy_train_16.pt, read without unpickling.
+
+torch.load has run code from files even with weights_only (CVE-2025-32434, CVE-2026-24747). The pickle in the archive is
+cut into opcodes by `pickletools.genops`, which runs nothing. The few that a dict, list or tuple of plain tensors needs
+are followed here; a name outside `_STORAGES` and two others, or any other opcode, refuses the file.
+"""
+
+from __future__ import annotations
+
+import pickletools
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from operformer.data.reading.contents import LARGEST_RATIO, Array, Contents, refusing_damage, shown
+from operformer.errors import DataError
+
+LONGEST_PICKLE = 2**20  # some thousand tensors
+_STORAGES = {
+    "DoubleStorage": torch.float64,
+    "FloatStorage": torch.float32,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
+    "BoolStorage": torch.bool,
+    "ComplexFloatStorage": torch.complex64,
+    "ComplexDoubleStorage": torch.complex128,
+}
+
+
+@contextmanager
+def open_torch(path: Path) -> Iterator[Contents]:
+    """The tensors of a dict by their keys, or of a list or tuple by their position."""
+    with refusing_damage(path), zipfile.ZipFile(path) as archive:
+        value = _Machine(_Archive(path, archive)).run()
+        if isinstance(value, _Tensor):
+            value = [value]
+        if isinstance(value, list | tuple):
+            value = dict(enumerate(value))
+        if not isinstance(value, dict):
+            raise DataError(f"{path} holds no dict, list or tuple of tensors; save one, such as {{'x': x, 'y': y}}")
+        tensors = {str(name): tensor for name, tensor in value.items() if isinstance(tensor, _Tensor)}
+        complex_ = {name for name, tensor in tensors.items() if tensor.storage.dtype.is_complex}
+        refused = dict.fromkeys(complex_, "holds complex values; store real and imaginary parts as channels")
+        arrays: dict[str, Array] = {name: t for name, t in tensors.items() if name not in complex_}
+        yield Contents(path, arrays, refused)
+
+
+def is_torch(path: Path) -> bool:
+    """Whether a zip file is one that torch.save writes."""
+    with refusing_damage(path), zipfile.ZipFile(path) as archive:
+        return any(name.endswith("data.pkl") for name in archive.namelist())
+
+
+class _Archive:
+    """The members of the zip file that torch.save writes: data.pkl and the storages, none of them packed."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+        self.path, self._archive = path, archive
+        self._members = {info.filename: info for info in archive.infolist()}
+        if len(self._members) < len(archive.infolist()):
+            raise DataError(f"{path} holds a member twice; save it again with torch.save")
+        pickles = [name for name in self._members if name.endswith("data.pkl")]
+        if len(pickles) != 1:
+            raise DataError(f"{path} holds {len(pickles)} pickles, where torch.save writes one; save it again")
+        self._root = pickles[0].removesuffix("data.pkl")
+        self.size = path.stat().st_size
+
+    def pickle(self) -> bytes:
+        if self._root + "byteorder" in self._members and self.member("byteorder") != b"little":
+            raise DataError(f"{self.path} was written on a big-endian machine; save it again on another")
+        if self.stored_size("data.pkl") > LONGEST_PICKLE:
+            raise DataError(f"{self.path} has a pickle too long for tensors alone; save fewer at a time, or an .npz")
+        return self.member("data.pkl")
+
+    def member(self, name: str) -> bytes:
+        self.stored_size(name)
+        return self._archive.read(self._root + name)
+
+    def stored_size(self, name: str) -> int:
+        info = self._members.get(self._root + name)
+        if info is None or info.compress_type != zipfile.ZIP_STORED or info.file_size > self.size:
+            raise DataError(f"{self.path} has no {shown(name)} as torch.save writes it; it is damaged, restore it")
+        return info.file_size
+
+
+@dataclass(frozen=True)
+class _Storage:
+    """A row of numbers in the archive."""
+
+    archive: _Archive
+    key: str
+    dtype: torch.dtype
+    count: int
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """A strided view of a storage; indexing reads it."""
+
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values that come out; numpy has no bfloat16."""
+        exact = torch.float32 if self.storage.dtype == torch.bfloat16 else self.storage.dtype
+        return torch.empty(0, dtype=exact).numpy().dtype
+
+    def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        return self._values[index]
+
+    @cached_property
+    def _values(self) -> np.ndarray:
+        raw = bytearray(self.storage.archive.member(f"data/{self.storage.key}"))
+        values = torch.frombuffer(raw, dtype=self.storage.dtype).as_strided(self.shape, self.strides, self.offset)
+        return (values.float() if self.storage.dtype == torch.bfloat16 else values).numpy()
+
+
+@dataclass(frozen=True)
+class _Name:
+    """What a pickle calls a function or a class; it stands for itself and is never looked up."""
+
+    text: str
+
+
+_MARK = _Name("the mark of a pickle")
+
+
+class _Machine:
+    """A stack, a memo and the opcodes that plain tensors need."""
+
+    def __init__(self, archive: _Archive) -> None:
+        self._archive = archive
+        self._stack: list[Any] = []
+        self._memo: dict[int, Any] = {}
+
+    def run(self) -> Any:
+        for opcode, argument, _ in pickletools.genops(self._archive.pickle()):
+            if opcode.name == "STOP":
+                return self._stack.pop()
+            if opcode.name in _LITERALS:
+                self._stack.append(argument)
+            elif opcode.name in _ACTIONS:
+                _ACTIONS[opcode.name](self, argument)
+            else:
+                raise self._refusal(f"its pickle has the opcode {opcode.name}")
+        raise self._refusal("its pickle has no end")
+
+    def push(self, value: Any) -> None:
+        self._stack.append(value)
+
+    def name(self, text: str) -> None:
+        """Names stand for themselves; those not known are refused at once."""
+        module, _, name = text.partition(" ")
+        known = text in ("collections OrderedDict", "torch._utils _rebuild_tensor_v2")
+        if not known and not (module == "torch" and name in _STORAGES):
+            raise self._refusal(f"it asks for {shown(f'{module}.{name}')}")
+        self.push(_Name(text))
+
+    def stack_name(self) -> None:
+        name, module = self._stack.pop(), self._stack.pop()
+        self.name(f"{module} {name}" if isinstance(name, str) and isinstance(module, str) else "")
+
+    def remember(self, position: int | None) -> None:
+        self._memo[len(self._memo) if position is None else position] = self._stack[-1]
+
+    def recall(self, position: int) -> None:
+        if position not in self._memo:
+            raise self._refusal("its pickle is damaged")
+        self.push(self._memo[position])
+
+    def tuple_of(self, count: int) -> None:
+        items = tuple(self._stack[len(self._stack) - count :])
+        if len(items) != count or any(item is _MARK for item in items):
+            raise self._refusal("its pickle is damaged")
+        del self._stack[len(self._stack) - count :]
+        self.push(items)
+
+    def since_mark(self) -> list[Any]:
+        for k in range(len(self._stack) - 1, -1, -1):
+            if self._stack[k] is _MARK:
+                items = self._stack[k + 1 :]
+                del self._stack[k:]
+                return items
+        raise self._refusal("its pickle is damaged")
+
+    def extend(self, items: list[Any]) -> None:
+        if not isinstance(self._stack[-1], list):
+            raise self._refusal("its pickle appends to what is no list")
+        self._stack[-1].extend(items)
+
+    def update(self, items: list[Any]) -> None:
+        target = self._stack[-1]
+        if not isinstance(target, dict) or len(items) % 2:
+            raise self._refusal("its pickle sets items of what is no dict")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if not isinstance(key, str | int):
+                raise self._refusal("a key of its dict is no text")
+            target[key] = value
+
+    def last(self, count: int) -> list[Any]:
+        items = self._stack[-count:]
+        del self._stack[-count:]
+        return items
+
+    def call(self) -> None:
+        """OrderedDict() is a dict, _rebuild_tensor_v2(...) a view of a storage."""
+        arguments, name = self._stack.pop(), self._stack.pop()
+        if name == _Name("collections OrderedDict") and arguments == ():
+            self.push({})
+        elif name == _Name("torch._utils _rebuild_tensor_v2") and isinstance(arguments, tuple):
+            self.push(self._tensor(*arguments[:4]) if len(arguments) in (6, 7) else self._fail())
+        else:
+            self._fail()
+
+    def storage(self) -> None:
+        """("storage", torch.FloatStorage, key, device, count), checked against the archive."""
+        match self._stack.pop():
+            case ("storage", _Name(text), str(key), str(), int(count)) if text.startswith("torch "):
+                name = text.removeprefix("torch ")
+            case _:
+                self._fail()
+        dtype = _STORAGES[name] if name in _STORAGES else self._fail()
+        if count < 0 or self._archive.stored_size(f"data/{key}") != count * dtype.itemsize:
+            raise self._refusal(f"the storage {shown(key)} is not of the size that its pickle claims")
+        self.push(_Storage(self._archive, key, dtype, count))
+
+    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any) -> _Tensor:
+        if not isinstance(storage, _Storage) or not isinstance(shape, tuple) or not isinstance(strides, tuple):
+            self._fail()
+        numbers = (offset, *shape, *strides)
+        if any(type(n) is not int or n < 0 for n in numbers) or len(shape) != len(strides) or len(shape) > 8:
+            self._fail()
+        reach = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        bytes_claimed = prod(shape) * storage.dtype.itemsize
+        if (prod(shape) and reach >= storage.count) or bytes_claimed > LARGEST_RATIO * self._archive.size:
+            size = shown(str(shape), quoted=False)
+            raise self._refusal(f"a tensor of shape {size} reaches outside its storage of {storage.count} numbers")
+        return _Tensor(storage, offset, shape, strides)
+
+    def _fail(self) -> Any:
+        raise self._refusal("its pickle builds something else")
+
+    def _refusal(self, reason: str) -> DataError:
+        return DataError(
+            f"{self._archive.path} holds something else than plain tensors: {reason}; nothing of it was run, save the "
+            "tensors alone or write an .npz"
+        )
+
+
+_LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"}
+_ACTIONS: dict[str, Callable[[_Machine, Any], None]] = {
+    "PROTO": lambda machine, _: None,
+    "FRAME": lambda machine, _: None,
+    "NONE": lambda machine, _: machine.push(None),
+    "NEWTRUE": lambda machine, _: machine.push(True),
+    "NEWFALSE": lambda machine, _: machine.push(False),
+    "MARK": lambda machine, _: machine.push(_MARK),
+    "EMPTY_DICT": lambda machine, _: machine.push({}),
+    "EMPTY_LIST": lambda machine, _: machine.push([]),
+    "EMPTY_TUPLE": lambda machine, _: machine.push(()),
+    "GLOBAL": lambda machine, argument: machine.name(argument),
+    "STACK_GLOBAL": lambda machine, _: machine.stack_name(),
+    "BINPUT": lambda machine, argument: machine.remember(argument),
+    "LONG_BINPUT": lambda machine, argument: machine.remember(argument),
+    "MEMOIZE": lambda machine, _: machine.remember(None),
+    "BINGET": lambda machine, argument: machine.recall(argument),
+    "LONG_BINGET": lambda machine, argument: machine.recall(argument),
+    "TUPLE": lambda machine, _: machine.push(tuple(machine.since_mark())),
+    "TUPLE1": lambda machine, _: machine.tuple_of(1),
+    "TUPLE2": lambda machine, _: machine.tuple_of(2),
+    "TUPLE3": lambda machine, _: machine.tuple_of(3),
+    "APPEND": lambda machine, _: machine.extend(machine.last(1)),
+    "APPENDS": lambda machine, _: machine.extend(machine.since_mark()),
+    "SETITEM": lambda machine, _: machine.update(machine.last(2)),
+    "SETITEMS": lambda machine, _: machine.update(machine.since_mark()),
+    "BINPERSID": lambda machine, _: machine.storage(),
+    "REDUCE": lambda machine, _: machine.call(),
+}

@@ -1,0 +1,209 @@
+"""Pairs on disk: a folder of shards and its manifest, read a few at a time.
+
+    FOLDER/  manifest.json  shard-00000.hdf5  shard-00001.hdf5  ...
+
+A shard is compared with its checksum before the first value is taken from it. What HDF5 says of a damaged file is not
+relied on: it reads unwritten chunks as zeros and finds flipped bits in data good.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import accumulate, groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import torch
+from torch import Tensor
+
+from operformer.data.manifest import MANIFEST, GridRecord, Manifest, ShardRecord
+from operformer.domain import Grid
+from operformer.domain.box import Bounds
+from operformer.errors import DataError, UsageError
+from operformer.problems.problem import Samples
+
+if TYPE_CHECKING:
+    from operformer.data.shard import Shard
+
+OPEN_SHARDS = 8
+
+
+def open_pairs(folder: str | Path) -> StoredPairs:
+    """The pairs that `operformer generate` or `operformer import` left in a folder."""
+    folder = Path(folder)
+    if not (folder / MANIFEST).is_file():
+        raise DataError(f"{folder} holds no finished set of pairs; make one with operformer generate or import")
+    manifest = Manifest.read(folder)
+    shelf = _Shelf(folder, manifest)
+    return StoredPairs(shelf, _grid(shelf, manifest.header.grid), range(manifest.header.count))
+
+
+class StoredPairs:
+    """Pairs on disk (`Pairs`): slices stay there, chosen pairs come to memory, in the precision they are stored in."""
+
+    def __init__(self, shelf: _Shelf, grid: Grid, chosen: range) -> None:
+        self._shelf, self._chosen = shelf, chosen
+        self.grid = grid
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the whole set is."""
+        return self._shelf.manifest
+
+    @property
+    def channels(self) -> tuple[int, int]:
+        """How many components u and z have."""
+        fields = self.manifest.header.fields
+        return len(fields.inputs), len(fields.outputs)
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    @overload
+    def __getitem__(self, index: slice) -> StoredPairs: ...
+
+    @overload
+    def __getitem__(self, index: Tensor) -> Samples: ...
+
+    def __getitem__(self, index: slice | Tensor) -> StoredPairs | Samples:
+        if isinstance(index, slice):
+            return StoredPairs(self._shelf, self.grid, self._chosen[index])
+        positions = _positions(index, len(self))
+        if not all(-len(self) <= position < len(self) for position in positions):
+            raise UsageError(f"the set holds {len(self)} pairs: got the index {max(positions, key=abs)}")
+        return self._shelf.take([self._chosen[position] for position in positions], self.grid)
+
+    def blocks(self, count: int) -> Iterator[Samples]:
+        """All pairs in their order, so many at a time in memory."""
+        for first in range(0, len(self), count):
+            yield self._shelf.take(list(self._chosen[first : first + count]), self.grid)
+
+    def read(self) -> Samples:
+        """All pairs, in memory."""
+        return self._shelf.take(list(self._chosen), self.grid)
+
+    def verify(self) -> None:
+        """Compare every shard with its checksum."""
+        for index in range(len(self.manifest.shards)):
+            self._shelf.verify(index)
+
+
+class _Shelf:
+    """The shards of a folder: checked when first touched, the last few kept open."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder, self.manifest = folder, manifest
+        self._ends = list(accumulate(shard.count for shard in manifest.shards))
+        self._verified: set[int] = set()
+        self._open: OrderedDict[int, Shard] = OrderedDict()
+        for record in manifest.shards:
+            check_size(folder, record)
+
+    def take(self, pairs: list[int], grid: Grid) -> Samples:
+        """The pairs in the given order. Each shard is visited once, and runs of neighbours are read together."""
+        u = torch.empty(len(pairs), *self._shape(len(self.manifest.header.fields.inputs)), dtype=self._dtype)
+        z = torch.empty(len(pairs), *self._shape(len(self.manifest.header.fields.outputs)), dtype=self._dtype)
+        order = sorted(range(len(pairs)), key=pairs.__getitem__)
+        for index, places in groupby(order, key=lambda place: bisect_right(self._ends, pairs[place])):
+            shard, begin = self.shard(index), self._ends[index - 1] if index else 0
+            for run in _runs(list(places), pairs):
+                first, last = pairs[run[0]] - begin, pairs[run[-1]] - begin + 1
+                u[run], z[run] = shard.read(first, last)
+        return Samples(u, z, grid)
+
+    def shard(self, index: int) -> Shard:
+        """An open shard."""
+        from operformer.data.shard import Shard  # brings h5py
+
+        self.verify(index)
+        if index not in self._open:
+            record, header = self.manifest.shards[index], self.manifest.header
+            path = self.folder / record.name
+            self._open[index] = Shard(path, header.fields, record.count, header.grid.shape, header.dtype)
+            if len(self._open) > OPEN_SHARDS:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(index)
+        return self._open[index]
+
+    def verify(self, index: int) -> None:
+        """Refuse a shard that is not what was written."""
+        if index not in self._verified:
+            record = self.manifest.shards[index]
+            check_size(self.folder, record)
+            if checksum(self.folder / record.name) != record.sha256:
+                raise DataError(f"{self.folder / record.name} is damaged: its checksum is wrong; {_REMEDY}")
+            self._verified.add(index)
+
+    def _shape(self, channels: int) -> tuple[int, ...]:
+        return (channels, *self.manifest.header.grid.shape)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.float32 if self.manifest.header.dtype == "float32" else torch.float64
+
+
+_REMEDY = "the command that made the set mends it when run again"
+
+
+def check_size(folder: Path, record: ShardRecord) -> None:
+    """Refuse a shard that is missing or has another size than it was written with."""
+    path = folder / record.name
+    if not path.is_file():
+        raise DataError(f"{path} is missing; {_REMEDY}")
+    if path.stat().st_size != record.bytes:
+        raise DataError(f"{path} is damaged: it has {path.stat().st_size} bytes, not {record.bytes}; {_REMEDY}")
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _positions(index: Tensor, count: int) -> list[int]:
+    """The indices that a tensor of them, or of a truth value for each pair, stands for."""
+    if isinstance(index, Tensor) and index.ndim == 1:
+        if index.dtype == torch.bool and len(index) == count:
+            return [int(position) for position in index.nonzero()]
+        if index.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+            return index.tolist()
+    what = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else repr(index)
+    raise UsageError(f"pairs are chosen by a slice or a row of indices, such as torch.tensor([0, 3]): got {what}")
+
+
+def _runs(places: list[int], pairs: list[int]) -> Iterator[list[int]]:
+    """Places whose pairs follow each other without a gap."""
+    run = places[:1]
+    for place in places[1:]:
+        if pairs[place] != pairs[run[-1]] + 1:
+            yield run
+            run = []
+        run.append(place)
+    yield run
+
+
+def _grid(shelf: _Shelf, record: GridRecord) -> Grid:
+    """The grid of a set: uniform ones from their record, others from the first shard."""
+    path = shelf.folder / (MANIFEST if record.kind in ("nodes", "cells", "periodic") else shelf.manifest.shards[0].name)
+    try:
+        if record.kind in ("nodes", "cells", "periodic"):
+            return Grid.uniform(record.shape, bounds=record.bounds, kind=record.kind)
+        coordinates = shelf.shard(0).coordinates()
+        if record.kind == "scattered":
+            grid = _scattered(coordinates["points"], coordinates["weights"], record.bounds)
+        else:
+            grid = Grid.rectilinear(*(coordinates[name] for name in "xyz"[: len(record.shape)]), bounds=record.bounds)
+    except (KeyError, UsageError) as error:
+        raise DataError(f"{path} has no coordinates of a {record.kind} grid ({error})") from None
+    if grid.shape != record.shape:
+        raise DataError(f"{path} has coordinates of {grid.shape} points, not {record.shape} as its manifest says")
+    return grid
+
+
+def _scattered(points: Tensor, weights: Tensor, bounds: Bounds) -> Grid:
+    """Scattered points; equal weights count as none given, so that an operator may leave them out."""
+    equal = Grid.scattered(points, bounds=bounds)
+    return equal if torch.equal(equal.weights, weights) else Grid.scattered(points, weights, bounds)

@@ -1,0 +1,142 @@
+"""What a set of pairs looks like: shapes, ranges, and the samples that nothing can be learnt from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import torch
+from torch import Tensor
+
+from operformer.problems import Pairs
+
+BLOCK = 64  # pairs that are looked at together, so that a set on disk need not fit into memory
+LISTED = 20
+
+
+@dataclass(frozen=True)
+class Channel:
+    """The finite values of one channel; mean and standard deviation are those over D, by the grid's weights."""
+
+    minimum: float
+    maximum: float
+    mean: float
+    std: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Samples go by their index: with NaN or infinity, with z zero everywhere, (earlier, later) with the same u."""
+
+    count: int
+    shape: tuple[int, ...]
+    grid: str
+    dtype: str
+    u: tuple[Channel, ...]
+    z: tuple[Channel, ...]
+    not_finite_u: tuple[int, ...]
+    not_finite_z: tuple[int, ...]
+    zero_z: tuple[int, ...]
+    repeated_u: tuple[tuple[int, int], ...]
+
+    def lines(self) -> list[str]:
+        """The summary for a terminal."""
+        pairs = "1 pair" if self.count == 1 else f"{self.count} pairs"
+        table = [f"{pairs} of {self.dtype} on {self.grid}", f"{'':8}{'min':>12}{'max':>12}{'mean':>12}{'std':>12}"]
+        for name, channels in (("u", self.u), ("z", self.z)):
+            for k, one in enumerate(channels):
+                numbers = "".join(f"{value:12.4g}" for value in (one.minimum, one.maximum, one.mean, one.std))
+                table.append(f"{f'{name}[{k}]':8}{numbers}")
+        for what, samples in (
+            ("u has NaN or infinity in", self.not_finite_u),
+            ("z has NaN or infinity in", self.not_finite_z),
+            ("z is zero everywhere in", self.zero_z),
+        ):
+            if samples:
+                table.append(f"{what} sample {_listed([str(k) for k in samples])}")
+        if self.repeated_u:
+            table.append(f"u is the same in samples {_listed([f'{one} = {other}' for one, other in self.repeated_u])}")
+        return table
+
+
+def summarise(samples: Pairs) -> Summary:
+    """Look at every pair once, some at a time."""
+    columns = [_Column(channels, samples.grid.weights) for channels in samples.channels]
+    dtypes: set[str] = set()
+    zero: list[int] = []
+    seen: dict[bytes, int] = {}
+    repeated: list[tuple[int, int]] = []
+    first = 0
+    for block in samples.blocks(BLOCK):
+        dtypes |= {str(values.dtype).removeprefix("torch.") for values in (block.u, block.z)}
+        columns[0].add(block.u.cpu(), first)
+        columns[1].add(block.z.cpu(), first)
+        zero += [first + k for k in _where((block.z == 0).flatten(1).all(1))]
+        for k, one in enumerate(block.u.cpu()):
+            key = blake2b(one.contiguous().numpy().tobytes(), digest_size=16).digest()
+            if key in seen:
+                repeated.append((seen[key], first + k))
+            seen.setdefault(key, first + k)
+        first += len(block)
+    return Summary(
+        first,
+        samples.grid.shape,
+        repr(samples.grid),
+        " and ".join(sorted(dtypes)),
+        columns[0].channels(),
+        columns[1].channels(),
+        tuple(columns[0].not_finite),
+        tuple(columns[1].not_finite),
+        tuple(zero),
+        tuple(repeated),
+    )
+
+
+class _Column:
+    """The channels of u or of z, block by block; a sample that is not finite counts in minimum and maximum only.
+
+    The squares about the mean of two parts together are those of each and n m / (n + m) (difference of the means)^2.
+    """
+
+    def __init__(self, channels: int, weights: Tensor) -> None:
+        self._weights = (weights / weights.sum()).flatten().cpu()
+        self._minimum = torch.full((channels,), torch.inf, dtype=torch.float64)
+        self._maximum = -self._minimum
+        self._mean = torch.zeros(channels, dtype=torch.float64)
+        self._squares = torch.zeros(channels, dtype=torch.float64)
+        self._counted = 0
+        self.not_finite: list[int] = []
+
+    def add(self, values: Tensor, first: int) -> None:
+        flat = values.flatten(2).double()
+        finite = torch.isfinite(flat)
+        self._minimum = torch.minimum(self._minimum, flat.where(finite, torch.inf).amin((0, 2)))
+        self._maximum = torch.maximum(self._maximum, flat.where(finite, -torch.inf).amax((0, 2)))
+        whole = finite.flatten(1).all(1)
+        self.not_finite += [first + k for k in _where(~whole)]
+        n = int(whole.sum())
+        if not n:
+            return
+        kept, share = flat[whole], n / (self._counted + n)
+        mean = torch.einsum("bcn,n->c", kept, self._weights) / n
+        difference = mean - self._mean
+        self._mean += share * difference
+        self._squares += torch.einsum("bcn,n->c", (kept - mean[:, None]).square(), self._weights)
+        self._squares += self._counted * share * difference.square()
+        self._counted += n
+
+    def channels(self) -> tuple[Channel, ...]:
+        counted = self._counted or torch.nan
+        std = (self._squares / counted).sqrt()
+        mean = self._mean if self._counted else torch.full_like(self._mean, torch.nan)
+        columns = (self._minimum, self._maximum, mean, std)
+        return tuple(Channel(*(float(c[k]) for c in columns)) for k in range(len(mean)))
+
+
+def _where(flags: Tensor) -> list[int]:
+    return [int(k) for k in flags.nonzero().flatten()]
+
+
+def _listed(items: list[str]) -> str:
+    more = f" and {len(items) - LISTED} more" if len(items) > LISTED else ""
+    return ", ".join(items[:LISTED]) + more

@@ -1,0 +1,81 @@
+"""Tasks carried out by several processes that never outlive the one that started them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any
+
+from operformer.errors import ResourceError
+
+Report = Callable[[int], None]
+Task = Callable[[Report], None]
+
+
+def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
+    """Carry out all tasks; what they report is passed on. The first that fails stops the rest."""
+    context = multiprocessing.get_context("spawn")
+    reports = context.SimpleQueue()  # what a task puts into it is there before the task is done
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(reports,))
+    try:
+        with _interrupts_held_back():  # workers begin with this mask, long before they can ignore anything
+            waiting: set[Future[None]] = {pool.submit(_carry_out, task) for task in tasks}
+        while waiting:
+            done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_EXCEPTION)
+            _pass_on(reports, report)
+            for future in done:
+                future.result()
+            # The pool itself looks after a worker only from the first event after its start on.
+            if any(process.exitcode is not None for process in list((pool._processes or {}).values())):
+                raise BrokenProcessPool
+        _pass_on(reports, report)
+    except BrokenProcessPool:
+        raise ResourceError(
+            "a worker was killed, perhaps for lack of memory; what is finished is kept: go on with fewer workers"
+        ) from None
+    finally:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_reports: Any = None
+
+
+def _begin(reports: Any) -> None:
+    """What a worker does first: leave Ctrl-C to its parent, and end when the parent does."""
+    global _reports
+    _reports = reports
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)
+
+
+def _carry_out(task: Task) -> None:
+    task(_reports.put)
+
+
+def _pass_on(reports: Any, report: Report) -> None:
+    while not reports.empty():
+        report(reports.get())

@@ -1,0 +1,38 @@
+"""The problems by name: their kinds, for settings that describe one, and the laws of Section 6, for commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from operformer.problems.controlled_ode import ControlledODE
+from operformer.problems.darcy import Darcy
+from operformer.problems.kolmogorov import Kolmogorov
+from operformer.problems.lorenz63 import Lorenz63
+from operformer.problems.problem import Problem
+from operformer.settings import choose, construct
+
+PROBLEMS: dict[str, type[Problem]] = {kind.__name__: kind for kind in (Lorenz63, ControlledODE, Darcy, Kolmogorov)}
+
+LAWS: dict[str, Problem] = {
+    "lorenz-y": Lorenz63(recover=("y",)),
+    "lorenz-yz": Lorenz63(recover=("y", "z"), initial=True),
+    "controlled-ode": ControlledODE(),
+    "darcy-lognormal": Darcy("lognormal"),
+    "darcy-piecewise": Darcy("piecewise"),
+    "darcy-li": Darcy.of_li_et_al(),
+    "kolmogorov": Kolmogorov(),
+}
+
+
+def describe(problem: Problem) -> dict[str, Any]:
+    """A problem as plain values, which `problem_of` reads back."""
+    return {"name": type(problem).__name__} | asdict(problem)  # type: ignore[call-overload]
+
+
+def problem_of(values: Mapping[str, Any], where: str = "problem") -> Problem:
+    """The problem that plain values describe."""
+    settings = dict(values)
+    make = choose(PROBLEMS, settings.pop("name", "Lorenz63"), f"{where}.name")
+    return construct(make, settings, where)

@@ -1,0 +1,100 @@
+"""Gaussian measures on functions by their eigenfunctions (Section 6.2): the laws behind Darcy and Kolmogorov flow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from operformer.domain import Grid
+from operformer.domain.basis import Basis, Cosine, Fourier
+from operformer.domain.box import Bounds, checked_bounds
+from operformer.domain.expansion import axis_points, expand
+from operformer.errors import UsageError
+from operformer.problems.problem import check_draws, stream
+
+_BASES: dict[str, Basis] = {"neumann": Cosine(), "periodic": Fourier()}
+
+
+@dataclass(frozen=True)
+class GaussianMeasure:
+    """N(0, C), C = scale (-Laplace + tau^2)^-alpha on functions of mean zero over a box D.
+
+    A draw is sum_k sqrt(lambda_k) xi_k phi_k, xi_k ~ N(0, 1), phi_k the eigenfunctions of the Laplacian with Neumann
+    or periodic conditions, orthonormal in L2(D): products of cosines, or of cosines and sines, with |k_j| < n_modes. So
+    the draw is its coefficients, a function of its own that can be read at any point.
+    """
+
+    scale: float
+    tau: float
+    alpha: float
+    n_modes: int
+    boundary: Literal["neumann", "periodic"] = "neumann"
+    bounds: Bounds = ((0.0, 1.0), (0.0, 1.0))
+
+    def __post_init__(self) -> None:
+        for name in ("scale", "tau", "alpha"):
+            if not 0 < getattr(self, name) < inf:
+                raise UsageError(f"{name} must be positive and finite: got {getattr(self, name)}")
+        if self.n_modes < 2:
+            raise UsageError(f"n_modes must be at least 2, since the mean is zero: got {self.n_modes}")
+        if self.boundary not in _BASES:
+            raise UsageError(f'boundary must be "neumann" or "periodic": got {self.boundary!r}')
+        checked_bounds(self.bounds, max(1, len(self.bounds)))
+
+    def draw(self, count: int, seed: int = 0, first: int = 0, device: torch.device | str = "cpu") -> Tensor:
+        """The coefficients sqrt(lambda_k) xi_k of the draws first, ..., first + count - 1: (count, size, ..., size)."""
+        check_draws(count, seed, first)
+        return self.coefficients([stream(seed, index) for index in range(first, first + count)], device)
+
+    def coefficients(self, draws: Sequence[np.random.Generator], device: torch.device | str = "cpu") -> Tensor:
+        """The coefficients that streams of random numbers stand for, float64."""
+        deviations = self.eigenvalues().sqrt()
+        normals = np.empty((len(draws), *deviations.shape))
+        with ThreadPoolExecutor(max(1, torch.get_num_threads())) as pool:  # numpy draws without holding the lock
+            list(pool.map(lambda draw, out: draw.standard_normal(out=out), draws, normals))
+        return torch.from_numpy(normals).to(device) * deviations.to(device)
+
+    def read(self, coefficients: Tensor, grid: Grid) -> Tensor:
+        """The functions of the coefficients on a grid: (count, size, ..., size) -> (count, *shape)."""
+        return expand(coefficients, self._eigenfunctions(grid.to(coefficients.device)), grid)
+
+    def eigenvalues(self) -> Tensor:
+        """lambda_k = scale (|k|^2 + tau^2)^-alpha, k in units of the box: (size, ..., size); zero for constants."""
+        total = torch.zeros((), dtype=torch.float64)
+        for lower, upper in self.bounds:
+            total = total.unsqueeze(-1) + self._basis.eigenvalues(self.n_modes) / (upper - lower) ** 2
+        values = self.scale * (total + self.tau**2) ** -self.alpha
+        for k in range(len(self.bounds)):
+            if self._basis.has_pairs:
+                values.select(k, 1).zero_()  # the sine of wave number zero is no function
+        values[(0,) * len(self.bounds)] = 0.0  # nor is a constant of mean zero
+        return values
+
+    def covariance(self, grid: Grid) -> Tensor:
+        """E[u(x_i) u(x_j)] = sum_k lambda_k phi_k(x_i) phi_k(x_j) between all points of a grid: (N, N)."""
+        scattered = Grid.scattered(grid.points.reshape(-1, grid.dim), bounds=grid.bounds)
+        factors = self._eigenfunctions(scattered)
+        functions = factors[0]
+        for matrix in factors[1:]:
+            functions = torch.einsum("pi,pj->pij", functions, matrix).flatten(1)
+        return (functions * self.eigenvalues().flatten()) @ functions.T
+
+    @property
+    def _basis(self) -> Basis:
+        return _BASES[self.boundary]
+
+    def _eigenfunctions(self, grid: Grid) -> list[Tensor]:
+        """phi at the points of each axis, (points, size), orthonormal over the box's own length."""
+        if grid.dim != len(self.bounds):
+            raise UsageError(f"the measure lives on {len(self.bounds)} axes: got a grid of dimension {grid.dim}")
+        return [
+            self._basis.synthesis((x - lower) / (upper - lower), self.n_modes) / sqrt(upper - lower)
+            for x, (lower, upper) in zip(axis_points(grid), self.bounds, strict=True)
+        ]

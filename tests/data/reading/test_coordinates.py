@@ -1,0 +1,132 @@
+from math import pi
+
+import numpy as np
+import pytest
+
+import operformer
+from operformer import Grid
+from operformer.errors import DataError, UsageError
+
+
+def read(tmp_path, axes, space="x y", **options):
+    shape = [len(axes[letter]) for letter in space.split() if letter in axes] if isinstance(axes, dict) else axes
+    np.savez(tmp_path / "a.npz", u=np.ones((3, *shape)), z=np.ones((3, *shape)), **axes)
+    return operformer.read(tmp_path / "a.npz", **options).grid
+
+
+def same(grid, other):
+    assert (grid.kind, grid.shape) == (other.kind, other.shape)
+    np.testing.assert_allclose(grid.bounds, other.bounds, atol=1e-12)
+    np.testing.assert_allclose(grid.points, other.points, atol=1e-6)
+    np.testing.assert_allclose(grid.weights, other.weights, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("bounds", [((0, 1), (-1, 1)), ((-2.5, 2.5), (0, 2 * pi)), ((0, 10), (0, pi / 2))])
+@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic"])
+def test_the_kind_is_recognised(kind, bounds, dtype, tmp_path):
+    grid = Grid.uniform((7, 11), bounds, kind)
+    x, y = (axis.numpy().astype(dtype) for axis in grid.axes)
+    same(read(tmp_path, {"x": x, "y": y}), grid)
+
+
+def test_ends_that_are_not_round_are_nodes_unless_told_otherwise(tmp_path):
+    x = np.linspace(0.13, 0.77, 11)
+    same(read(tmp_path, {"x": x}, "x"), Grid.uniform(11, [(0.13, 0.77)]))
+    same(read(tmp_path, {"x": x}, "x", grid="cells"), Grid.uniform(11, [(0.13 - 0.032, 0.77 + 0.032)], "cells"))
+    same(read(tmp_path, {"x": x}, "x", grid="periodic"), Grid.uniform(11, [(0.13, 0.77 + 0.064)], "periodic"))
+    same(read(tmp_path, {"x": x}, "x", bounds=[(0.13, 0.834)]), Grid.uniform(11, [(0.13, 0.834)], "periodic"))
+
+
+def test_pixels_are_cells_and_indices_are_nodes(tmp_path):
+    same(read(tmp_path, {"x": np.arange(11) + 0.5}, "x"), Grid.uniform(11, [(0, 11)], "cells"))
+    same(read(tmp_path, {"x": np.arange(11)}, "x"), Grid.uniform(11, [(0, 10)]))
+
+
+def test_many_points_in_single_precision(tmp_path):
+    x = (2 * pi * np.arange(16384) / 16384).astype(np.float32)
+    same(read(tmp_path, {"x": x}, "x"), Grid.uniform(16384, [(0, 2 * pi)], "periodic"))
+    bent = np.linspace(0, 1, 101) + 0.002 * np.sin(np.linspace(0, pi, 101))
+    assert read(tmp_path, {"x": bent}, "x").kind == "rectilinear"
+
+
+def test_other_spacings_are_kept(tmp_path):
+    x = np.array([0.0, 0.1, 0.4, 1.0])
+    same(read(tmp_path, {"x": x}, "x"), Grid.rectilinear(x))
+    same(read(tmp_path, {"x": x, "y": np.linspace(0, 1, 7)}), Grid.rectilinear(x, np.linspace(0, 1, 7)))
+    same(read(tmp_path, {"x": x[::-1]}, "x"), Grid.rectilinear(x[::-1].copy()))
+
+
+def test_axes_of_several_kinds_keep_the_weights_of_each(tmp_path):
+    cells = Grid.uniform(7, kind="cells")
+    periodic = Grid.uniform(11, [(0, 2 * pi)], "periodic")
+    grid = read(tmp_path, {"x": cells.axes[0].numpy(), "y": periodic.axes[0].numpy()})
+    assert grid.kind == "rectilinear"
+    np.testing.assert_allclose(grid.weights, np.full((7, 11), 2 * pi / 77), rtol=1e-12)
+    np.testing.assert_allclose(grid.bounds, [(0, 1), (-pi / 11, 2 * pi - pi / 11)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("pattern", ["{}-coordinate", "{}_coord", "grid_{}", "{}"])
+def test_the_usual_names(pattern, tmp_path):
+    x, y = np.linspace(0, 2, 7), np.linspace(0, 3, 11)
+    np.savez(
+        tmp_path / "a.npz",
+        u=np.ones((3, 7, 11)),
+        z=np.ones((3, 7, 11)),
+        **{pattern.format("x"): x, pattern.format("y"): y},
+    )
+    same(operformer.read(tmp_path / "a.npz").grid, Grid.uniform((7, 11), [(0, 2), (0, 3)]))
+
+
+def test_all_points_of_a_tensor_product_are_its_axes(tmp_path):
+    x, y = np.meshgrid(np.linspace(0, 2, 7), np.linspace(0, 3, 11), indexing="ij")
+    np.savez(tmp_path / "a.npz", u=np.ones((3, 7, 11)), z=np.ones((3, 7, 11)), X=x, Y=y)
+    same(operformer.read(tmp_path / "a.npz").grid, Grid.uniform((7, 11), [(0, 2), (0, 3)]))
+    np.savez(tmp_path / "a.npz", u=np.ones((3, 7, 11)), z=np.ones((3, 7, 11)), X=x + 0.1 * y, Y=y)
+    with pytest.raises(DataError, match="do not vary along axis 0 alone"):
+        operformer.read(tmp_path / "a.npz")
+
+
+def test_a_function_of_time_lives_on_its_times(tmp_path):
+    np.savez(tmp_path / "a.npz", u=np.ones((3, 2, 11)), z=np.ones((3, 1, 11)), t=np.linspace(0, 2, 11))
+    same(operformer.read(tmp_path / "a.npz").grid, Grid.uniform(11, [(0, 2)]))
+
+
+def test_coordinates_follow_their_axis_when_axes_are_swapped(tmp_path):
+    axes = {"x": np.linspace(0, 2, 7), "y": np.linspace(0, 3, 11)}
+    np.savez(tmp_path / "a.npz", u=np.ones((3, 11, 7)), z=np.ones((3, 11, 7)), **axes)
+    same(operformer.read(tmp_path / "a.npz", layout="b y x").grid, Grid.uniform((7, 11), [(0, 2), (0, 3)]))
+
+
+def test_scattered_points_in_the_box_that_holds_them(tmp_path):
+    points = np.random.default_rng(0).random((17, 2)) * [2, 3]
+    np.savez(tmp_path / "a.npz", u=np.ones((3, 17, 2)), z=np.ones((3, 17)), points=points)
+    box = list(zip(points.min(0), points.max(0), strict=True))
+    same(operformer.read(tmp_path / "a.npz").grid, Grid.scattered(points, bounds=box))
+    wide = [(0, 2), (0, 3)]
+    same(operformer.read(tmp_path / "a.npz", bounds=wide).grid, Grid.scattered(points, bounds=wide))
+    np.savez(tmp_path / "a.npz", u=np.ones((3, 17, 2)), z=np.ones((3, 17)))
+    with pytest.raises(DataError, match="no points for 17 scattered values"):
+        operformer.read(tmp_path / "a.npz", layout=("b n c", "b n"))
+
+
+def test_without_coordinates_the_user_says_where(tmp_path):
+    np.savez(tmp_path / "a.npz", u=np.ones((3, 7)), z=np.ones((3, 7)))
+    path = tmp_path / "a.npz"
+    same(operformer.read(path).grid, Grid.uniform(7))
+    same(operformer.read(path, grid="cells", bounds=[(0, 2)]).grid, Grid.uniform(7, [(0, 2)], "cells"))
+    own = Grid.rectilinear([0.0, 0.1, 0.3, 0.4, 0.7, 0.9, 1.0])
+    assert operformer.read(path, grid=own).grid is own
+    with pytest.raises(DataError, match=r"values of shape \(7,\): the grid has \(8,\)"):
+        operformer.read(path, grid=Grid.uniform(8), layout="b x")
+    with pytest.raises(UsageError, match="grid must be"):
+        operformer.read(path, grid="knots")
+
+
+def test_a_user_who_contradicts_the_file_is_told(tmp_path):
+    with pytest.raises(DataError, match=r"x runs from 0 to 1 in 11 values, which are not cells of \[0.0, 1.0\]"):
+        read(tmp_path, {"x": np.linspace(0, 1, 11)}, "x", grid="cells", bounds=[(0, 1)])
+    with pytest.raises(DataError, match="not equispaced cells"):
+        read(tmp_path, {"x": np.linspace(0, 1, 11) ** 2}, "x", grid="cells")
+    with pytest.raises(UsageError, match="for each of 1 axes"):
+        read(tmp_path, {"x": np.linspace(0, 1, 11)}, "x", bounds=[(0, 1), (0, 1)], layout="b x")

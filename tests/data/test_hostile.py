@@ -1,0 +1,36 @@
+"""Damaged and malicious files: one line each, soon, and nothing happens."""
+
+import time
+
+import pytest
+from hostile import CASES
+
+import operformer
+from operformer.errors import DataError
+
+
+@pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
+def test_it_is_refused_in_one_line_and_nothing_happens(make, tmp_path):
+    arguments, options = make(tmp_path)
+    before = {path: path.lstat() for path in tmp_path.rglob("*")}
+    began = time.monotonic()
+    with pytest.raises(DataError) as caught:
+        operformer.read(*arguments, **options)
+    assert time.monotonic() - began < 5
+    message = str(caught.value)
+    assert message.isprintable()
+    assert 20 < len(message) < 600
+    after = {path: path.lstat() for path in tmp_path.rglob("*")}
+    assert after.keys() == before.keys()
+    for path, status in after.items():
+        assert (status.st_size, status.st_mtime_ns) == (before[path].st_size, before[path].st_mtime_ns)
+    assert not (tmp_path / "canary").exists()
+
+
+def test_the_corpus_is_large_and_its_canary_sings(tmp_path):
+    assert len(CASES) >= 100
+    (path,), _ = CASES["plain_pickle"](tmp_path)
+    import pickle
+
+    pickle.loads(path.read_bytes())
+    assert (tmp_path / "canary").exists()

@@ -1,0 +1,135 @@
+"""Pairs from elsewhere: kept as they are, and never taken for others."""
+
+import pytest
+import torch
+from sets import GRIDS, assert_same_pairs, content, pairs
+
+from operformer.data import generation, importing
+from operformer.data.importing import store
+from operformer.data.store import open_pairs
+from operformer.domain import Grid
+from operformer.errors import ResourceError, UsageError
+from operformer.problems import Samples
+
+ORIGIN = {"file": "mine.npz", "options": {"layout": "b x y", "steps": (0, -1)}}
+
+
+def test_it_is_divided_as_a_generated_set(tmp_path, monkeypatch):
+    samples = pairs(GRIDS["cells 2d"], 23)
+    monkeypatch.setattr(generation, "SHARD_BYTES", 5 * 5 * 7 * 5 * 4)
+    store(samples, tmp_path, "mine", ORIGIN)
+    stored = open_pairs(tmp_path)
+    assert [shard.count for shard in stored.manifest.shards] == [5, 5, 5, 5, 3]
+    assert_same_pairs(stored.read(), samples)
+    header = stored.manifest.header
+    assert (header.title, header.fields.inputs, header.fields.outputs) == (
+        "mine",
+        ("u_0", "u_1"),
+        ("z_0", "z_1", "z_2"),
+    )
+    assert header.origin["file"] == "mine.npz"
+    assert header.origin["options"] == {"layout": "b x y", "steps": [0, -1]}
+    worst = [shard.checks["residual"] for shard in stored.manifest.shards]
+    assert worst == [float(samples.checks["residual"][k : k + 5].max()) for k in range(0, 23, 5)]
+
+
+def test_a_large_pair_has_a_file_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(generation, "SHARD_BYTES", 1)
+    store(pairs(GRIDS["cells 2d"], 3), tmp_path, "mine", {})
+    assert [shard.count for shard in open_pairs(tmp_path).manifest.shards] == [1, 1, 1]
+
+
+def test_the_same_again_changes_nothing_and_mends(tmp_path):
+    samples = pairs(GRIDS["scattered 2d"])
+    store(samples, tmp_path / "one", "mine", ORIGIN)
+    before = content(tmp_path / "one")
+    store(samples, tmp_path / "one", "mine", ORIGIN)
+    assert content(tmp_path / "one") == before
+    (tmp_path / "one" / "shard-00000.hdf5").write_bytes(b"damaged")
+    store(samples, tmp_path / "one", "mine", ORIGIN)
+    assert content(tmp_path / "one") == before
+
+
+def other_value(samples):
+    z = samples.z.clone()
+    z[7, 1, 2, 3] = z[7, 1, 2, 3].nextafter(torch.tensor(9.0))
+    return Samples(samples.u, z, samples.grid)
+
+
+def other_points(samples):
+    grid = samples.grid
+    return Samples(samples.u, samples.z, Grid.rectilinear(*(0.9 * axis for axis in grid.axes), bounds=grid.bounds))
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (other_value, "sha256"),
+        (other_points, "sha256"),
+        (lambda samples: samples.to(dtype=torch.float64), "sha256"),
+        (lambda samples: samples[:11], "count"),
+    ],
+    ids=["value", "points", "precision", "count"],
+)
+def test_a_file_that_changed_is_not_taken_for_the_old_one(tmp_path, change, what):
+    samples = pairs(GRIDS["rectilinear 2d"])
+    store(samples, tmp_path, "mine", ORIGIN)
+    before = content(tmp_path)
+    with pytest.raises(UsageError, match=f"holds another set: its {what} is"):
+        store(change(samples), tmp_path, "mine", ORIGIN)
+    assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("u", "z", "kept"),
+    [
+        (torch.float16, torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32, torch.float32),
+        (torch.int64, torch.int64, torch.float32),
+        (torch.float32, torch.float64, torch.float64),
+        (torch.float64, torch.float32, torch.float64),
+    ],
+)
+def test_other_precisions_become_one_of_two(tmp_path, u, z, kept):
+    samples = pairs(GRIDS["cells 2d"], dtype=torch.float64)
+    given = Samples(samples.u.to(u), samples.z.to(z), samples.grid)
+    store(given, tmp_path, "mine", {})
+    read = open_pairs(tmp_path).read()
+    assert_same_pairs(read, given.to(dtype=kept))
+
+
+def test_no_pairs_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="no pairs"):
+        store(pairs(GRIDS["cells 2d"])[:0], tmp_path / "set", "mine", {})
+    assert not (tmp_path / "set").exists()
+
+
+def test_it_goes_on_after_an_interruption(tmp_path, monkeypatch):
+    samples = pairs(GRIDS["cells 2d"], 23)
+    monkeypatch.setattr(generation, "SHARD_PAIRS", 5)
+    store(samples, tmp_path / "whole", "mine", ORIGIN)
+    save, made = importing.save_shard, []
+
+    def interrupted(*arguments):
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(save(*arguments))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(importing, "save_shard", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store(samples, tmp_path / "part", "mine", ORIGIN)
+    assert generation.shards_made(tmp_path / "part") == (2, 5)
+    again = []
+    monkeypatch.setattr(importing, "save_shard", lambda *arguments: again.append(save(*arguments)))
+    store(samples, tmp_path / "part", "mine", ORIGIN)
+    assert len(again) == 3
+    assert content(tmp_path / "part") == content(tmp_path / "whole")
+
+
+def test_space_is_checked_first(tmp_path, monkeypatch):
+    usage = generation.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(generation.shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(ResourceError, match="make room"):
+        store(pairs(GRIDS["cells 2d"]), tmp_path / "set", "mine", {})
+    assert not (tmp_path / "set").exists()

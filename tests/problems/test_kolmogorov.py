@@ -1,0 +1,219 @@
+"""Kolmogorov flow: pairs against an integration of their own, the law of the start, one flow on every grid."""
+
+from dataclasses import replace
+from math import pi
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+
+from operformer.domain import Grid
+from operformer.errors import DivergedError, UsageError
+from operformer.problems import Kolmogorov
+from operformer.problems.vorticity import TORUS, VorticityEquation
+
+# A flow that eleven modes resolve: viscous, from a smooth and strong start.
+CHEAP = Kolmogorov(viscosity=0.2, forcing=2, start=0.3, lead=0.2, scale=2e5, tau=2.0, alpha=6.0, n_modes=11, step=0.005)
+
+
+def slope(omega, m, viscosity, n):
+    """d omega / dt at N x N points, in advective form: N > 3 m, wave numbers below m kept."""
+    size = len(omega)
+    k = np.fft.fftfreq(size, 1 / size)
+    kx, ky = k[:, None], k[None, :]
+    squares = kx**2 + ky**2
+    c = np.fft.fft2(omega) * (np.maximum(np.abs(kx), np.abs(ky)) < m)
+    psi = np.divide(c, squares, out=np.zeros_like(c), where=squares > 0)
+
+    def at_points(spectrum):
+        return np.fft.ifft2(spectrum).real
+
+    transport = at_points(1j * ky * psi) * at_points(1j * kx * c) - at_points(1j * kx * psi) * at_points(1j * ky * c)
+    kept = np.fft.fft2(-transport) * (np.maximum(np.abs(kx), np.abs(ky)) < m)
+    y = 2 * pi * np.arange(size) / size
+    return at_points(kept - viscosity * squares * c) - n * np.cos(n * y)
+
+
+def integrate(omega, duration, problem):
+    shape = omega.shape
+
+    def rate(_, w):
+        return slope(w.reshape(shape), problem.n_modes, problem.viscosity, problem.forcing).ravel()
+
+    end = solve_ivp(rate, (0, duration), omega.ravel(), method="DOP853", rtol=1e-11, atol=1e-11)
+    return end.y[:, -1].reshape(shape)
+
+
+def torus(n):
+    return Grid.uniform((n, n), bounds=TORUS, kind="periodic")
+
+
+def test_pairs_are_related_by_the_flow():
+    samples = CHEAP.sample(3, torus(40), seed=1)
+    for u, z in zip(samples.u[:, 0].numpy(), samples.z[:, 0].numpy(), strict=True):
+        expected = integrate(u, 0.2, CHEAP)
+        print(f"pair apart from DOP853 by {np.abs(z - expected).max():.1e}, u reaches {np.abs(u).max():.1f}")
+        np.testing.assert_allclose(z, expected, rtol=0, atol=1e-8, equal_nan=False)
+        assert np.abs(z - u).max() > 0.1
+
+
+def test_inputs_have_flown_for_the_time_of_the_start():
+    from_rest = replace(CHEAP, start=0.0).sample(2, torus(40), seed=1)
+    later = CHEAP.sample(2, torus(40), seed=1)
+    for begin, u in zip(from_rest.u[:, 0].numpy(), later.u[:, 0].numpy(), strict=True):
+        np.testing.assert_allclose(u, integrate(begin, 0.3, CHEAP), rtol=0, atol=1e-8, equal_nan=False)
+
+
+def test_moments_are_single_leads():
+    rollout = replace(CHEAP, moments=3).sample(2, torus(13), seed=2)
+    assert rollout.z.shape == (2, 3, 13, 13)
+    assert replace(CHEAP, moments=3).output_names == ("vorticity_1", "vorticity_2", "vorticity_3")
+    assert CHEAP.output_names == ("vorticity_1",)
+    assert CHEAP.input_names == ("vorticity_0",)
+    for j in range(3):
+        one = replace(CHEAP, start=0.3 + 0.2 * j).sample(2, torus(13), seed=2)
+        before = rollout.u[:, 0] if j == 0 else rollout.z[:, j - 1]
+        torch.testing.assert_close(one.u[:, 0], before, rtol=0, atol=1e-10)
+        torch.testing.assert_close(one.z[:, 0], rollout.z[:, j], rtol=0, atol=1e-10)
+    longer = replace(CHEAP, lead=0.6).sample(2, torus(13), seed=2)
+    torch.testing.assert_close(longer.z[:, 0], rollout.z[:, 2], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("lead", [0.2, 0.2003, 0.0007])
+def test_a_step_that_does_not_divide_the_lead(lead):
+    """Steps are at most `step`, and the lead is met exactly."""
+    problem = replace(CHEAP, lead=lead)
+    samples = problem.sample(1, torus(40), seed=3)
+    expected = integrate(samples.u[0, 0].numpy(), lead, problem)
+    np.testing.assert_allclose(samples.z[0, 0].numpy(), expected, rtol=0, atol=1e-8, equal_nan=False)
+
+
+def test_the_same_flow_on_every_grid():
+    m = CHEAP.n_modes
+    fine = CHEAP.sample(2, torus(2 * m + 1), seed=4)
+    k = np.fft.fftfreq(2 * m + 1, 1 / (2 * m + 1))
+
+    def at(values, points):
+        """The trigonometric polynomial through the values, which is the function itself."""
+        c = np.fft.fft2(values.numpy()) / (2 * m + 1) ** 2
+        waves = [np.exp(1j * np.multiply.outer(points[..., axis].numpy(), k)) for axis in (0, 1)]
+        return np.einsum("...i,bcij,...j->bc...", waves[0], c, waves[1]).real
+
+    grids = [
+        CHEAP.grid(7),
+        CHEAP.grid(64),
+        Grid.uniform((5, 11), bounds=TORUS),
+        torus(6),
+        Grid.uniform((7, 4), bounds=[(1.0, 2.0), (3.0, 6.0)], kind="cells"),
+        Grid.rectilinear([5.0, 0.1, 2.0], [0.0, 6.0], bounds=TORUS),
+        Grid.scattered(np.random.default_rng(1).uniform(0, 2 * pi, (19, 2)), bounds=TORUS),
+    ]
+    for grid in grids:
+        samples = CHEAP.sample(2, grid, seed=4)
+        for found, known in ((samples.u, fine.u), (samples.z, fine.z)):
+            np.testing.assert_allclose(found.numpy(), at(known, grid.points), rtol=0, atol=1e-10, equal_nan=False)
+
+
+def test_grid_is_cells_of_the_torus():
+    grid = Kolmogorov().grid(16)
+    assert grid.kind == "cells"
+    assert grid.bounds == ((0.0, 2 * pi), (0.0, 2 * pi))
+    assert float(grid.points[0, 0, 0]) == pytest.approx(pi / 16, abs=1e-15)
+
+
+def test_start_has_the_law_of_the_paper():
+    """omega(0) ~ N(0, 7^3 (-Laplace + 49)^-5): E omega(x)^2 = sum_k lambda_k / (2 pi)^2 over k in Z^2 but zero."""
+    problem = Kolmogorov(start=0.0, lead=1e-4, step=1e-4, n_modes=41, viscosity=1e-3)
+    assert (problem.scale, problem.tau, problem.alpha) == (343.0, 7.0, 5.0)
+    k = np.arange(-40, 41)
+    squares = (k[:, None] ** 2 + k**2).astype(float)
+    values = 343 * (squares + 49) ** -5
+    values[40, 40] = 0
+    norms = (problem.sample(200, torus(83), seed=5).u.square().mean((1, 2, 3)) * (2 * pi) ** 2).numpy()
+    error = np.sqrt(2 * (values**2).sum() / 200)
+    print(f"E ||omega(0)||^2: {norms.mean():.4e}, exactly {values.sum():.4e}, standard error {error:.1e}")
+    assert abs(norms.mean() - values.sum()) < 4 * error
+    assert error < 0.02 * values.sum()
+
+
+def test_the_mean_is_zero():
+    samples = CHEAP.sample(3, torus(23), seed=6)
+    assert float(samples.u.mean((2, 3)).abs().max()) < 1e-13
+    assert float(samples.z.mean((2, 3)).abs().max()) < 1e-13
+
+
+def test_defaults_are_those_of_the_paper():
+    problem = Kolmogorov()
+    assert (problem.viscosity, problem.forcing) == (1 / 70, 4)
+    assert (problem.scale, problem.tau**2, problem.alpha) == (7**3, 49, 5)
+
+
+def test_the_tail_is_reported_for_each():
+    samples = replace(CHEAP, moments=2).sample(5, 4, seed=7)
+    assert samples.checks["tail"].shape == (5,)
+    assert float(samples.checks["tail"].max()) <= 1e-3
+    equation = VorticityEquation(CHEAP.n_modes, CHEAP.viscosity, CHEAP.forcing)
+    on_grid = CHEAP.sample(5, equation.grid, seed=7)
+    before = equation.tail(equation.spectrum(on_grid.u[:, 0]))
+    assert bool((samples.checks["tail"] >= before - 1e-12).all())
+
+
+@pytest.mark.parametrize(
+    "changes", [{"n_modes": 5}, {"viscosity": 1e-3, "start": 2.0}, {"tau": 7.0, "start": 0.0}], ids=str
+)
+def test_a_flow_that_is_not_resolved_is_reported(changes):
+    with pytest.raises(
+        DivergedError, match=r"not resolved by \d+ modes: .* more than 0.001; set n_modes higher"
+    ) as error:
+        replace(CHEAP, **changes).sample(2, 8, seed=1)
+    assert "\n" not in str(error.value)
+
+
+def test_a_step_that_is_too_long_is_reported():
+    with pytest.raises(DivergedError):
+        replace(CHEAP, viscosity=1e-4, scale=2e9, start=40.0, step=4.0).sample(1, 8)
+
+
+@pytest.mark.slow
+def test_the_default_settings_resolve_the_flow():
+    """More modes and half the step change a pair by less than 1e-4 of itself."""
+    problem = Kolmogorov()
+    begin = problem.equation.spectrum(problem.measure.read(problem.measure.draw(1, seed=0), problem.equation.grid))
+    better = VorticityEquation(81, 1 / 70, 4)
+    state = better.spectrum(problem.equation.read(begin, better.grid))
+    samples = problem.sample(1, 32, seed=0)
+    for found, duration in ((samples.u, 11.0), (samples.z, 0.1)):
+        state = better.advance(state, duration, round(duration / 0.005))
+        expected = better.read(state, problem.grid(32))
+        apart = float((found[:, 0] - expected).square().mean().sqrt() / expected.square().mean().sqrt())
+        print(f"the default settings are off by {apart:.1e}")
+        assert apart < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        *[
+            ({name: value}, f"{name} must be positive and finite: got {value}")
+            for name in ("viscosity", "lead", "step", "scale", "tau", "alpha")
+            for value in (0.0, -1.0, float("nan"), float("inf"))
+        ],
+        ({"start": -1.0}, "start must not be negative: got -1.0; the paper has 11"),
+        ({"start": float("nan")}, "start must not be negative"),
+        ({"start": float("inf")}, "start must not be negative"),
+        ({"moments": 0}, "moments must be at least 1: got 0"),
+        ({"forcing": -1}, "forcing must be a wave number below n_modes: got -1 and 54"),
+        ({"forcing": 7, "n_modes": 7}, "forcing must be a wave number below n_modes: got 7 and 7"),
+        ({"forcing": 0, "n_modes": 1}, "n_modes must be at least 2"),
+    ],
+)
+def test_fields_are_refused(changes, message):
+    with pytest.raises(UsageError, match=message) as error:
+        Kolmogorov(**changes)
+    assert "\n" not in str(error.value)
+
+
+def test_resolution_is_refused():
+    with pytest.raises(UsageError, match="resolution must be at least 4: got 3; the paper has 416"):
+        Kolmogorov().grid(3)
