@@ -157,19 +157,19 @@ def misspellings(word):
         yield from (word[:k] + letter + word[k + 1 :] for letter in string.ascii_lowercase)
 
 
-COMMANDS = {"demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "report": ["x"]}
+COMMANDS = {name: [] if name == "demo" else ["x"] for name in app if not name.startswith("-")}
 OPTIONS = [("demo", "out"), ("train", "out"), ("train", "scale"), ("report", "out"), ("train", "debug")]
 
 
 def test_every_command_is_spelled():
-    assert COMMANDS.keys() == {name for name in app if not name.startswith("-")}
+    assert COMMANDS.keys() >= {"demo", "train", "status", "evaluate", "report"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_misspelling_of_a_command_is_refused(call, monkeypatch, command):
     monkeypatch.setattr("operformer.run.train_run", _refuse)
     for wrong in set(misspellings(command)) - {""}:
-        if wrong != command:
+        if wrong not in COMMANDS:
             code, _, err = call(wrong, *COMMANDS[command])
             assert (code, err.count("\n")) == (2, 1), wrong
 
