@@ -203,9 +203,10 @@ def _parts(job: _Job, plan: list[tuple[int, Tensor]], progress: Progress) -> Ite
 
 
 def _load(job: _Job, level: int, own: Tensor, places: Tensor, epoch: int, number: int, size: int) -> Samples:
-    samples, own_dtype = job.levels[level][own], job.state.operator.input_mean.dtype
-    if samples.u.device != job.ranks.device or samples.u.dtype != own_dtype:
-        samples = samples.to(job.ranks.device, own_dtype)
+    samples = job.levels[level][own]
+    dtype = job.state.operator.input_mean.dtype
+    if samples.u.device != job.ranks.device or samples.u.dtype != dtype or samples.z.dtype != dtype:
+        samples = samples.to(job.ranks.device, dtype)
     return job.augmentation(samples, epoch, number, size, places) if job.augmentation else samples
 
 

@@ -40,7 +40,7 @@ def samples_figure(run: Run, label: str) -> Figure:
     evaluation = run.evaluation(label)
     outputs = _output_names(run, evaluation)
     if isinstance(evaluation.median_sample, Images):
-        return _images_figure(run, evaluation, outputs)
+        return _images_figure(run, evaluation)
     names = [_input_name(run), *outputs, "error"]
     figure = _figure(9.0, 1.7 * len(names) + 0.5)
     axes = figure.subplots(len(names), 2, sharex=True, sharey="row", squeeze=False)
@@ -134,10 +134,13 @@ def _draw_sample(axes: Any, sample: Curves, outputs: Sequence[str], marked: bool
         axes[-1].legend(fontsize=8, loc="lower left", ncols=len(outputs))
 
 
-def _images_figure(run: Run, evaluation: Evaluation, outputs: Sequence[str]) -> Figure:
+def _images_figure(run: Run, evaluation: Evaluation) -> Figure:
     """Input, truth, prediction and the logarithm of the error side by side, median above worst."""
-    titles = [_input_name(run), *(f"{what} {name}" for name in outputs for what in ("truth,", "prediction,", "error,"))]
-    figure = _figure(2.5 * len(titles), 5.0)
+    problem = run.experiment.problem
+    titles = [f"input, {problem.input_names[0]}"]
+    for name in problem.output_names:
+        titles += [f"{name}, truth", "prediction", "log10 of the error"]
+    figure = _figure(2.5 * len(titles), 4.4)
     axes = figure.subplots(2, len(titles), squeeze=False)
     for row, (name, sample) in zip(
         axes, (("median", evaluation.median_sample), ("worst", evaluation.worst_sample)), strict=True
