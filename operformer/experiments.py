@@ -168,7 +168,7 @@ def _apply(mapping: dict[str, Any], override: str) -> None:
     check_name(section, ["problem", "operator", "data", "training"], f"unknown setting {key}")
     table = mapping.get(section, {})
     kinds: dict[str, Any] = {**OPERATORS} if key == "operator.name" else {**PROBLEMS}
-    if key in ("operator.name", "problem.name") and value in kinds:
+    if key in ("operator.name", "problem.name") and isinstance(value, str) and value in kinds:
         # Settings of what it replaces that the new one does not have are not meant for it.
         table = {old: kept for old, kept in table.items() if old in signature(kinds[value]).parameters}
     mapping[section] = {**table, name: value}

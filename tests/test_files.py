@@ -155,9 +155,9 @@ def test_what_a_killed_write_left_is_swept_away_and_nothing_else(tmp_path, monke
         write_bytes(tmp_path / "file", b"half")
     monkeypatch.undo()
     (left,) = os.listdir(tmp_path)
-    for name in (".lock", ".gitignore", "file", ".epoch-0001.partial"):
+    for name in (".lock", ".gitignore", "file"):
         (tmp_path / name).write_bytes(b"")
     sweep(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == [".epoch-0001.partial", ".gitignore", ".lock", "file"]
+    assert sorted(os.listdir(tmp_path)) == [".gitignore", ".lock", "file"]
     assert left.startswith(".file.")
     sweep(tmp_path / "nowhere")
