@@ -158,11 +158,12 @@ def misspellings(word):
 
 
 COMMANDS = {
-    "demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "report": ["x"], "inspect": ["x"],
-    "generate": ["darcy-li", "--samples", "1", "--resolution", "8", "--out", "x"], "import": ["x", "--out", "x"],
+    "demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "certify": ["x"], "report": ["x"],
+    "inspect": ["x"], "generate": ["darcy-li", "--samples", "1", "--resolution", "8", "--out", "x"], "import": ["x", "--out", "x"],
 }  # fmt: skip
 KNOWN = {
     "demo": ("out",), "train": ("out", "scale", "debug"), "report": ("out",), "inspect": ("figure",),
+    "certify": ("inputs", "resolution", "kind", "samples", "seed"),
     "generate": ("samples", "resolution", "out", "seed", "first", "workers", "device", "dtype", "per-shard", "part",
                  "parts"),
     "import": ("u", "z", "layout", "grid", "bounds", "steps", "lead", "out"),
