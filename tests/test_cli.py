@@ -159,7 +159,8 @@ def misspellings(word):
 
 COMMANDS = {
     "demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "certify": ["x"], "report": ["x"],
-    "inspect": ["x"], "generate": ["darcy-li", "--samples", "1", "--resolution", "8", "--out", "x"], "import": ["x", "--out", "x"],
+    "inspect": ["x"],
+    "generate": ["darcy-li", "--samples", "1", "--resolution", "8", "--out", "x"], "import": ["x", "--out", "x"],
 }  # fmt: skip
 KNOWN = {
     "demo": ("out",), "train": ("out", "scale", "debug"), "report": ("out",), "inspect": ("figure",),
