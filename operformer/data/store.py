@@ -26,7 +26,7 @@ from operformer.domain.box import Bounds
 from operformer.errors import DataError, UsageError
 from operformer.problems.problem import Samples
 
-OPEN_SHARDS = 8
+OPEN_SHARDS = 8  # each takes some MiB for the places of its chunks
 
 
 def open_pairs(folder: str | Path) -> StoredPairs:
