@@ -108,7 +108,10 @@ def _is_alive(process: int) -> bool:
         return False
     except PermissionError:  # somebody else's
         return True
-    return True
+    try:  # a container without an init process keeps the dead as zombies
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return True
 
 
 def _reason(error: OSError) -> str:

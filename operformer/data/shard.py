@@ -56,7 +56,7 @@ class Shard:
     def __init__(self, path: Path, fields: Fields, count: int, shape: tuple[int, ...], dtype: str) -> None:
         self._path, self._fields, self._dtype = path, fields, dtype
         with refusing_damage(path):
-            self._file = h5py.File(path, "r")
+            self._file = h5py.File(path, "r", rdcc_nbytes=0)  # a chunk is read once, and 1 MiB for each field adds up
             if fields.times is None:
                 self._u = [self._field(name, (count, *shape)) for name in fields.inputs]
                 self._z = [self._field(name, (count, 1, *shape)) for name in fields.outputs]

@@ -28,7 +28,7 @@ from operformer.problems.problem import Samples
 if TYPE_CHECKING:
     from operformer.data.shard import Shard
 
-OPEN_SHARDS = 8
+OPEN_SHARDS = 8  # each takes some MiB for the places of its chunks
 
 
 def open_pairs(folder: str | Path) -> StoredPairs:

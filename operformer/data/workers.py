@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
@@ -23,18 +24,25 @@ def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
     context = multiprocessing.get_context("spawn")
     reports = context.SimpleQueue()  # what a task puts into it is there before the task is done
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(reports,))
+    # Not concurrent.futures.wait: Ctrl-C inside it leaves locks behind that the pool then waits for, forever.
+    finished: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
     try:
         with _interrupts_held_back():  # workers begin with this mask, long before they can ignore anything
-            waiting: set[Future[None]] = {pool.submit(_carry_out, task) for task in tasks}
-        while waiting:
-            done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_EXCEPTION)
+            for task in tasks:
+                pool.submit(_carry_out, task).add_done_callback(finished.put)
+        left = len(tasks)
+        while left:
+            try:
+                done = finished.get(timeout=0.2)
+            except queue.Empty:
+                done = None
+            if done is not None:
+                done.result()
+                left -= 1
             _pass_on(reports, report)
-            for future in done:
-                future.result()
             # The pool itself looks after a worker only from the first event after its start on.
             if any(process.exitcode is not None for process in list((pool._processes or {}).values())):
                 raise BrokenProcessPool
-        _pass_on(reports, report)
     except BrokenProcessPool:
         raise ResourceError(
             "a worker was killed, perhaps for lack of memory; what is finished is kept: go on with fewer workers"

@@ -316,6 +316,19 @@ def test_files_of_the_dead_are_removed_and_those_of_the_living_kept(tmp_path, mo
     assert content(tmp_path) == {**whole, **dict.fromkeys(living, b"half")}
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_zombie_is_dead(tmp_path, whole):
+    """Where nobody waits for the children of the dead, their numbers stay."""
+    zombie = os.fork()
+    if not zombie:
+        os._exit(0)
+    os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
+    (tmp_path / f".shard-00000.hdf5.abc.{socket.gethostname()}.{zombie}.partial").write_bytes(b"half")
+    assert generate(LAW, DRAW, tmp_path)
+    os.waitpid(zombie, 0)
+    assert content(tmp_path) == whole
+
+
 # What is refused
 
 

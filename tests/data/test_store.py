@@ -14,7 +14,7 @@ from operformer.data.generation import Draw, generate
 from operformer.data.importing import store
 from operformer.data.manifest import MANIFEST, decode, encode
 from operformer.data.shard import Shard
-from operformer.data.store import OPEN_SHARDS, open_pairs
+from operformer.data.store import open_pairs
 from operformer.errors import DataError, UsageError
 from operformer.problems.controlled_ode import ControlledODE
 from operformer.problems.kolmogorov import Kolmogorov
@@ -33,6 +33,7 @@ def whole():
 def folder(tmp_path, monkeypatch, whole):
     """23 pairs, three channels to two, in 12 files: more than are kept open."""
     monkeypatch.setattr(generation, "SHARD_PAIRS", 2)
+    monkeypatch.setattr(store_module, "OPEN_SHARDS", 5)
     store(whole, tmp_path / "set", "test", {})
     return tmp_path / "set"
 
@@ -69,7 +70,7 @@ def test_a_problem_comes_back(tmp_path, law, dtype):
 def test_slices_and_indices_choose_as_in_memory(folder, whole):
     stored = open_pairs(folder)
     numbers = random.Random(0)
-    assert len(stored.manifest.shards) == 12 > OPEN_SHARDS
+    assert len(stored.manifest.shards) == 12 > store_module.OPEN_SHARDS
     for _ in range(40):
         first, last = numbers.choice([None, *range(-25, 26)]), numbers.choice([None, *range(-25, 26)])
         cut = slice(first, last, numbers.choice([None, 1, 2, 5]))
@@ -133,7 +134,7 @@ def test_few_files_are_open_at_a_time(folder):
     before = len(os.listdir("/proc/self/fd"))
     stored = open_pairs(folder)
     list(stored.blocks(1))
-    assert len(os.listdir("/proc/self/fd")) - before <= OPEN_SHARDS
+    assert len(os.listdir("/proc/self/fd")) - before <= store_module.OPEN_SHARDS
 
 
 # Damage
