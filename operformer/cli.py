@@ -37,7 +37,7 @@ app = App(
 )
 console = Console(highlight=False, markup=False)
 STOPPED = "stopped; what was finished is kept, and the same command goes on from there"
-OUT_OF_MEMORY = "out of memory; use a smaller training.batch_size, data.resolution or operator"
+OUT_OF_MEMORY = "out of memory; use a smaller batch, resolution or operator, or fewer workers"
 Override = Annotated[str, Parameter(help="Changed settings, such as training.epochs=5 operator.n_heads=2.")]
 
 

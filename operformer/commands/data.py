@@ -137,13 +137,15 @@ def import_(
     console.print(f"imported: {out}; next: operformer inspect {out}", soft_wrap=True)
 
 
-def inspect(path: Path, *, figure: Path | None = None) -> None:
+def inspect(path: Path, *, layout: str | None = None, figure: Path | None = None) -> None:
     """What a set is: its law, shapes, ranges and checksums, and a picture of its first pairs.
 
     Parameters
     ----------
     path
         The folder of a set, or a file that could be imported.
+    layout
+        What the axes of a file are, as for import.
     figure
         Where to draw the first pairs; thumbnail.png in the set's folder if not given, nothing for a file.
     """
@@ -164,14 +166,17 @@ def inspect(path: Path, *, figure: Path | None = None) -> None:
         for check in shards[0].checks:
             console.print(f"worst {check} {max(shard.checks[check] for shard in shards):.1e}")
         pairs: Pairs = stored
-        figure = figure or path / "thumbnail.png"
+        fields = stored.manifest.header.fields
+        names = (*fields.inputs, *fields.outputs)
+        if figure is None and os.access(path, os.W_OK):
+            figure = path / "thumbnail.png"
     else:
         _refuse_unfinished(path)
-        pairs = read(path)
+        pairs, names = read(path, layout=layout), ()
     for line in summarise(pairs).lines():
         console.print(line, soft_wrap=True)
     if figure is not None:
-        write_thumbnails(next(iter(pairs.blocks(4))), figure)
+        write_thumbnails(next(iter(pairs.blocks(4))), figure, names)
         console.print(f"figure: {figure}", soft_wrap=True)
 
 

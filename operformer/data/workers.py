@@ -45,7 +45,8 @@ def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
                 raise BrokenProcessPool
     except BrokenProcessPool:
         raise ResourceError(
-            "a worker was killed, perhaps for lack of memory; what is finished is kept: go on with fewer workers"
+            "a worker ended too early, perhaps for lack of memory; what is finished is kept: go on with fewer workers "
+            '(and in a script, start below if __name__ == "__main__")'
         ) from None
     finally:
         for process in list((pool._processes or {}).values()):

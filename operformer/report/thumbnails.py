@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +20,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def write_thumbnails(samples: Samples, path: Path) -> None:
-    """Draw the pairs, a column for each, a row for each channel of u and z, into a PNG."""
+def write_thumbnails(samples: Samples, path: Path, names: Sequence[str] = ()) -> None:
+    """Draw the pairs, a column for each, a row for each channel of u and z, into a PNG; channels may have names."""
     buffer = io.BytesIO()
-    thumbnails(samples).savefig(buffer, format="png", dpi=110)
+    thumbnails(samples, names).savefig(buffer, format="png", dpi=110)
     write_bytes(path, buffer.getvalue())
 
 
 @mpl.rc_context(STYLE)
-def thumbnails(samples: Samples) -> Figure:
+def thumbnails(samples: Samples, names: Sequence[str] = ()) -> Figure:
     """The pairs side by side."""
-    rows = [(f"u[{k}]", samples.u[:, k]) for k in range(samples.channels[0])]
-    rows += [(f"z[{k}]", samples.z[:, k]) for k in range(samples.channels[1])]
+    plain = [f"{name}[{k}]" for name, channels in zip("uz", samples.channels, strict=True) for k in range(channels)]
+    channels = (*samples.u.unbind(1), *samples.z.unbind(1))
+    rows = list(zip(names or plain, channels, strict=True))
     figure = Figure(figsize=(2.3 * len(samples) + 0.8, 2.0 * len(rows) + 0.2), layout="constrained")
     axes = figure.subplots(len(rows), len(samples), squeeze=False)
     for row, (name, values) in enumerate(rows):

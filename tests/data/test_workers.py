@@ -74,7 +74,7 @@ def test_an_error_is_that_of_the_task_and_stops_the_others(tmp_path):
 
 
 def test_a_worker_that_is_killed_is_told_and_takes_the_others_along(tmp_path):
-    with pytest.raises(ResourceError, match="a worker was killed"):
+    with pytest.raises(ResourceError, match="a worker ended too early"):
         in_processes([partial(sleep, tmp_path), partial(end_abruptly, tmp_path)], 2, lambda count: None)
     assert processes(tmp_path)
     assert all(is_gone(process) for process in processes(tmp_path))
