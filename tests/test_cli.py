@@ -11,7 +11,6 @@ import time
 import pytest
 import torch
 
-from operformer.cli import main
 from operformer.learning import training
 from operformer.run import read_run
 
@@ -34,20 +33,6 @@ def elsewhere(tmp_path, monkeypatch):
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
-
-
-@pytest.fixture
-def call(capsys):
-    """Run a command in this process: its exit code, standard output and standard error."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return caught.value.code, captured.out, captured.err
-
-    return run
 
 
 def assert_one_line(err):

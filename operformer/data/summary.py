@@ -8,6 +8,7 @@ from hashlib import blake2b
 import torch
 from torch import Tensor
 
+from operformer.domain.moments import Moments
 from operformer.problems import Pairs
 
 BLOCK = 64  # pairs that are looked at together, so that a set on disk need not fit into memory
@@ -93,18 +94,12 @@ def summarise(samples: Pairs) -> Summary:
 
 
 class _Column:
-    """The channels of u or of z, block by block; a sample that is not finite counts in minimum and maximum only.
-
-    The squares about the mean of two parts together are those of each and n m / (n + m) (difference of the means)^2.
-    """
+    """The channels of u or of z, block by block; a sample that is not finite counts in minimum and maximum only."""
 
     def __init__(self, channels: int, weights: Tensor) -> None:
-        self._weights = (weights / weights.sum()).flatten().cpu()
+        self._moments = Moments(channels, weights)
         self._minimum = torch.full((channels,), torch.inf, dtype=torch.float64)
         self._maximum = -self._minimum
-        self._mean = torch.zeros(channels, dtype=torch.float64)
-        self._squares = torch.zeros(channels, dtype=torch.float64)
-        self._counted = 0
         self.not_finite: list[int] = []
 
     def add(self, values: Tensor, first: int) -> None:
@@ -114,23 +109,11 @@ class _Column:
         self._maximum = torch.maximum(self._maximum, flat.where(finite, -torch.inf).amax((0, 2)))
         whole = finite.flatten(1).all(1)
         self.not_finite += [first + k for k in _where(~whole)]
-        n = int(whole.sum())
-        if not n:
-            return
-        kept, share = flat[whole], n / (self._counted + n)
-        mean = torch.einsum("bcn,n->c", kept, self._weights) / n
-        difference = mean - self._mean
-        self._mean += share * difference
-        self._squares += torch.einsum("bcn,n->c", (kept - mean[:, None]).square(), self._weights)
-        self._squares += self._counted * share * difference.square()
-        self._counted += n
+        self._moments.add(flat[whole])
 
     def channels(self) -> tuple[Channel, ...]:
-        counted = self._counted or torch.nan
-        std = (self._squares / counted).sqrt()
-        mean = self._mean if self._counted else torch.full_like(self._mean, torch.nan)
-        columns = (self._minimum, self._maximum, mean, std)
-        return tuple(Channel(*(float(c[k]) for c in columns)) for k in range(len(mean)))
+        columns = (self._minimum, self._maximum, self._moments.mean, self._moments.std)
+        return tuple(Channel(*(float(c[k]) for c in columns)) for k in range(len(self._minimum)))
 
 
 def _where(flags: Tensor) -> list[int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
+from operformer.domain.moments import Moments
 from operformer.errors import DataError, UsageError
 from operformer.operators import Operator
 from operformer.problems import Pairs
@@ -65,35 +65,16 @@ def fit_normalisation(operator: Operator, train: Pairs) -> None:
     Integrals by the grid's weights, so the fit does not depend on the resolution. A channel that is constant keeps
     scale 1. The domain of the grid becomes the operator's unit cube.
     """
-    u, z = _moments(train)
-    for (average, deviation), mean, scale in (
+    u, z = (Moments(channels, train.grid.weights) for channels in train.channels)
+    for block in train.blocks(BLOCK):
+        u.add(block.u)
+        z.add(block.z)
+    for found, mean, scale in (
         (u, operator.input_mean, operator.input_scale),
         (z, operator.output_mean, operator.output_scale),
     ):
-        mean.copy_(average)
-        scale.copy_(torch.where(deviation > 1e-12 * average.abs(), deviation, 1.0))
+        mean.copy_(found.mean)
+        scale.copy_(torch.where(found.std > 1e-12 * found.mean.abs(), found.std, 1.0))
     bounds = torch.tensor(train.grid.bounds, dtype=torch.float64)
     operator.domain_lower.copy_(bounds[:, 0])
     operator.domain_extent.copy_(bounds[:, 1] - bounds[:, 0])
-
-
-def _moments(samples: Pairs) -> list[tuple[Tensor, Tensor]]:
-    """Mean and standard deviation of the channels of u and of z, block by block.
-
-    The squares about the mean of two parts together are those of each and n m / (n + m) (difference of the means)^2.
-    """
-    weights = (samples.grid.weights / samples.grid.weights.sum()).flatten().cpu()
-    counted = 0
-    means = [torch.zeros(c, dtype=torch.float64) for c in samples.channels]
-    squares = [torch.zeros(c, dtype=torch.float64) for c in samples.channels]
-    for block in samples.blocks(BLOCK):
-        n, share = len(block), len(block) / (counted + len(block))
-        for k, values in enumerate((block.u, block.z)):
-            flat, w = values.flatten(2).double(), weights.to(values.device)
-            mean = torch.einsum("bcn,n->c", flat, w) / n
-            square = torch.einsum("bcn,n->c", (flat - mean[:, None]).square(), w)
-            difference = mean.cpu() - means[k]
-            means[k] += share * difference
-            squares[k] += square.cpu() + counted * share * difference.square()
-        counted += n
-    return [(mean, (square / counted).sqrt()) for mean, square in zip(means, squares, strict=True)]

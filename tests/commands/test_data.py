@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from operformer.cli import main
 from operformer.commands.data import _cores, _part
 from operformer.data import generation
 from operformer.data.importing import store
@@ -38,20 +37,6 @@ def elsewhere(tmp_path, monkeypatch):
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
-
-
-@pytest.fixture
-def call(capsys):
-    """Run a command in this process: its exit code, standard output and standard error."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return caught.value.code, captured.out, captured.err
-
-    return run
 
 
 def having(option, value):

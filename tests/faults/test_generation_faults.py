@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from children import wait
 
 from operformer.cli import main
 from operformer.data.generation import Draw, generate
@@ -52,19 +53,6 @@ def fork(action):
         os._exit(error.code)
     except BaseException:
         os._exit(1)
-
-
-def ended(process, seconds=120.0):
-    """How a process ended: its exit code, or minus the signal's number."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found, status = os.waitpid(process, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.002)
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
-    raise AssertionError(f"process {process} did not end within {seconds} s")
 
 
 def state(process):
@@ -113,7 +101,7 @@ def whole(tmp_path_factory):
     """The files of an undisturbed run."""
     folder = tmp_path_factory.mktemp("whole") / "set"
     began = time.monotonic()
-    assert ended(alone(folder)) == 0
+    assert wait(alone(folder)) == 0
     print(f"\nan undisturbed set: {len(content(folder)) - 1} files in {time.monotonic() - began:.2f} s")
     return content(folder)
 
@@ -146,10 +134,10 @@ def test_sets_are_the_same_after_kills(tmp_path, whole, start, victim, kills):
             workers = workers_of(process)
             chosen = process if victim == "parent" else numbers.choice([*workers, None])
             if chosen is None or state(chosen) is None:
-                assert ended(process) == 0
+                assert wait(process) == 0
                 continue
             os.kill(chosen, signal.SIGKILL)
-            code = ended(process)
+            code = wait(process)
             if code == 0:  # a moment too late
                 continue
             assert code == (-signal.SIGKILL if chosen == process else RESOURCE)
@@ -158,7 +146,7 @@ def test_sets_are_the_same_after_kills(tmp_path, whole, start, victim, kills):
             if (folder / MANIFEST).is_file():
                 open_pairs(folder).verify()
             made.append(len([name for name in os.listdir(folder) if name.startswith("shard")]))
-        assert ended(alone(folder)) == 0
+        assert wait(alone(folder)) == 0
         assert content(folder) == whole
         sets += 1
     print(f"\n{len(made)} kills, with {made} of 47 files made: all {sets} sets are the same as an undisturbed one")
@@ -189,7 +177,7 @@ def test_every_file_operation_may_be_the_last(tmp_path, whole):
                 setattr(os, name, counted(getattr(os, name)))
             generate(LAW, draw, folder)
 
-        code = ended(fork(action))
+        code = wait(fork(action))
         assert generate(LAW, draw, folder)
         assert content(folder) == content(tmp_path / "undisturbed")
         if code == 0:

@@ -1,0 +1,42 @@
+"""Mean and standard deviation of functions over D and over samples, some samples at a time."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Moments:
+    """Moments of each channel with the weights of a grid; NaN before anything was added.
+
+    The squares about the mean of two parts together are those of each and n m / (n + m) (difference of the means)^2.
+    """
+
+    def __init__(self, channels: int, weights: Tensor) -> None:
+        self._weights = (weights / weights.sum()).flatten().cpu()
+        self._mean = torch.zeros(channels, dtype=torch.float64)
+        self._squares = torch.zeros(channels, dtype=torch.float64)
+        self._counted = 0
+
+    def add(self, values: Tensor) -> None:
+        """Take samples (count, channels, *shape) into account."""
+        count = len(values)
+        if not count:
+            return
+        flat, weights = values.flatten(2).double(), self._weights.to(values.device)
+        mean = torch.einsum("bcn,n->c", flat, weights) / count
+        squares = torch.einsum("bcn,n->c", (flat - mean[:, None]).square(), weights)
+        share, difference = count / (self._counted + count), mean.cpu() - self._mean
+        self._mean += share * difference
+        self._squares += squares.cpu() + self._counted * share * difference.square()
+        self._counted += count
+
+    @property
+    def mean(self) -> Tensor:
+        """(channels,), float64."""
+        return self._mean if self._counted else torch.full_like(self._mean, torch.nan)
+
+    @property
+    def std(self) -> Tensor:
+        """(channels,), float64."""
+        return (self._squares / (self._counted or torch.nan)).sqrt()
