@@ -22,7 +22,7 @@ test: $(VENV)/installed-dev        ## the fast test suite (below five minutes on
 test-slow: $(VENV)/installed-dev   ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
 
-test-faults: $(VENV)/installed-dev ## kill, stop and starve trainings, and count what comes through (about ten minutes)
+test-faults: $(VENV)/installed-dev ## kill, stop and starve trainings, and count what comes through (about a quarter of an hour)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m faults -s tests/faults
 
 orders: $(VENV)/installed-dev      ## the observed orders of convergence, and the same operator on different grids
