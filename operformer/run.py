@@ -85,9 +85,13 @@ def _pairs(experiment: Experiment) -> Pairs:
     stored = open_pairs(data.folder)
     wanted = {"problem": describe(problem), "resolution": data.resolution, "seed": data.seed, "first": 0}
     origin = stored.manifest.header.origin
+    if "problem" not in origin:
+        raise UsageError(f"{data.folder} was imported and has no law; train on it from Python with open_pairs")
     differing = [key for key, value in json.loads(json.dumps(wanted)).items() if origin.get(key) != value]
     if differing:
-        raise UsageError(f"{data.folder} holds other pairs than the experiment's ({differing[0]} differs)")
+        key = differing[0]
+        values = "" if key == "problem" else f": {origin.get(key)} there, {wanted[key]} asked for"
+        raise UsageError(f"{data.folder} holds other pairs than the experiment's ({key} differs{values})")
     if len(stored) < count:
         raise UsageError(f"{data.folder} holds {len(stored)} pairs, and {count} are asked for; generate more")
     return stored[:count]

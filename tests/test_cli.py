@@ -148,7 +148,7 @@ COMMANDS = {
     "generate": ["darcy-li", "--samples", "1", "--resolution", "8", "--out", "x"], "import": ["x", "--out", "x"],
 }  # fmt: skip
 KNOWN = {
-    "demo": ("out",), "train": ("out", "scale", "debug"), "report": ("out",), "inspect": ("figure",),
+    "demo": ("out",), "train": ("out", "scale", "debug"), "report": ("out",), "inspect": ("figure", "layout", "u", "z"),
     "certify": ("inputs", "resolution", "kind", "samples", "seed"),
     "generate": ("samples", "resolution", "out", "seed", "first", "workers", "device", "dtype", "per-shard", "part",
                  "parts"),

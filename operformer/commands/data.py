@@ -130,22 +130,26 @@ def import_(
     if len(bounds) % 2:
         raise UsageError(f"bounds are pairs of numbers, a lower and an upper end for each axis: got {len(bounds)}")
     box = list(zip(bounds[::2], bounds[1::2], strict=True)) or None
-    inputs, outputs = list(u) or None, (z[0] if len(z) == 1 else list(z)) or None
+    inputs, outputs = _arrays(u, z)
     stored = import_pairs(path, out, inputs, outputs, layout=layout, steps=steps, lead=lead, grid=grid, bounds=box)
     for line in summarise(stored).lines():
         console.print(line, soft_wrap=True)
     console.print(f"imported: {out}; next: operformer inspect {out}", soft_wrap=True)
 
 
-def inspect(path: Path, *, layout: str | None = None, figure: Path | None = None) -> None:
+def inspect(path: Path, *, u: Names = (), z: Names = (), layout: str | None = None, figure: Path | None = None) -> None:
     """What a set is: its law, shapes, ranges and checksums, and a picture of its first pairs.
 
     Parameters
     ----------
     path
         The folder of a set, or a file that could be imported.
+    u
+        The names of a file's arrays for the input, as for import.
+    z
+        The names of a file's arrays for the output.
     layout
-        What the axes of a file are, as for import.
+        What the axes of a file are.
     figure
         Where to draw the first pairs; thumbnail.png in the set's folder if not given, nothing for a file.
     """
@@ -172,12 +176,17 @@ def inspect(path: Path, *, layout: str | None = None, figure: Path | None = None
             figure = path / "thumbnail.png"
     else:
         _refuse_unfinished(path)
-        pairs, names = read(path, layout=layout), ()
+        pairs, names = read(path, *_arrays(u, z), layout=layout), ()
     for line in summarise(pairs).lines():
         console.print(line, soft_wrap=True)
     if figure is not None:
         write_thumbnails(next(iter(pairs.blocks(4))), figure, names)
         console.print(f"figure: {figure}", soft_wrap=True)
+
+
+def _arrays(u: tuple[str, ...], z: tuple[str, ...]) -> tuple[list[str] | None, str | list[str] | None]:
+    """The arrays named on the command line; one name for z may be a file."""
+    return list(u) or None, (z[0] if len(z) == 1 else list(z)) or None
 
 
 def _changed(law: Problem, constants: tuple[str, ...]) -> Problem:

@@ -62,6 +62,13 @@ class StoredPairs:
     def __len__(self) -> int:
         return len(self._chosen)
 
+    def __repr__(self) -> str:
+        inputs, outputs = self.channels
+        header = self.manifest.header
+        return (
+            f"StoredPairs({len(self)} of {header.title}, {inputs} to {outputs} channels, {header.dtype}, {self.grid})"
+        )
+
     @overload
     def __getitem__(self, index: slice) -> StoredPairs: ...
 

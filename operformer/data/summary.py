@@ -54,7 +54,8 @@ class Summary:
             ("z is zero everywhere in", self.zero_z),
         ):
             if samples:
-                table.append(f"{what} sample {_listed([str(k) for k in samples])}")
+                noun = "sample" if len(samples) == 1 else "samples"
+                table.append(f"{what} {noun} {_listed([str(k) for k in samples])}; no training takes it")
         if self.repeated_u:
             table.append(f"u is the same in samples {_listed([f'{one} = {other}' for one, other in self.repeated_u])}")
         return table

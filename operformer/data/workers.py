@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
 
-from operformer.errors import ResourceError
+from operformer.errors import ResourceError, TerminatedError
 
 Report = Callable[[int], None]
 Task = Callable[[Report], None]
@@ -26,6 +26,7 @@ def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(reports,))
     # Not concurrent.futures.wait: Ctrl-C inside it leaves locks behind that the pool then waits for, forever.
     finished: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
+    before = _raise_terminations()
     try:
         with _interrupts_held_back():  # workers begin with this mask, long before they can ignore anything
             for task in tasks:
@@ -52,6 +53,19 @@ def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
         for process in list((pool._processes or {}).values()):
             process.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _raise_terminations() -> Any:
+    """Let SIGTERM unwind like Ctrl-C, so that workers and their semaphores are gone before the process is."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+
+    def unwind(number: int, frame: object) -> None:
+        raise TerminatedError
+
+    return signal.signal(signal.SIGTERM, unwind)
 
 
 @contextmanager

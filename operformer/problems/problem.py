@@ -44,7 +44,7 @@ class Pairs(Protocol):
         """All pairs in their order, so many at a time in memory."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Samples:
     """Pairs of functions on one grid: u (count, in_channels, *shape) and z (count, out_channels, *shape).
 
@@ -80,6 +80,11 @@ class Samples:
             for name, values in self.checks.items()
         }
         return Samples(self.u[index], self.z[index], self.grid, checks)
+
+    def __repr__(self) -> str:
+        inputs, outputs = self.channels
+        dtype = str(self.u.dtype).removeprefix("torch.")
+        return f"Samples({len(self)} pairs, {inputs} to {outputs} channels, {dtype}, {self.grid})"
 
     def blocks(self, count: int) -> Iterator[Samples]:
         """All pairs in their order, so many at a time."""

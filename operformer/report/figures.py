@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import torch
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from operformer.learning.evaluation import Curves, Evaluation, Images
 from operformer.report.tables import percent, run_names
@@ -103,6 +103,7 @@ def training_figure(runs: Sequence[Run]) -> Figure:
             label=f"{name}, validation",
         )  # fmt: skip
     axes.set(yscale="log", xlabel="epoch", ylabel="relative error")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _percent_ticks(axes)
     axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
@@ -182,7 +183,7 @@ def _input_name(run: Run) -> str:
 
 def _percent_ticks(axes: Axes) -> None:
     """Errors as percentages on a logarithmic axis, also where it spans less than a decade."""
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
     axes.yaxis.set_minor_locator(NullLocator())
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def write_thumbnails(samples: Samples, path: Path, names: Sequence[str] = ()) -> None:
     """Draw the pairs, a column for each, a row for each channel of u and z, into a PNG; channels may have names."""
     buffer = io.BytesIO()
-    thumbnails(samples, names).savefig(buffer, format="png", dpi=110)
+    thumbnails(samples, names).savefig(buffer, format="png", dpi=110, bbox_inches="tight")
     write_bytes(path, buffer.getvalue())
 
 

@@ -349,7 +349,7 @@ def test_every_kind_of_grid_has_a_figure(call, tmp_path, kind):
     store(samples, tmp_path / "mine", "mine", {"file": "mine.npz"})
     code, out, err = call("inspect", "mine")
     assert (code, err) == (0, "")
-    assert "z has NaN or infinity in sample 0, 1, 2" in out
+    assert "z has NaN or infinity in samples 0, 1, 2" in out
     width, height = size_of_png(tmp_path / "mine" / "thumbnail.png")
     assert 300 < width < 3000
     assert 300 < height < 3000

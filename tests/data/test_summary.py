@@ -46,9 +46,9 @@ def test_samples_that_nothing_can_be_learnt_from_are_named():
     assert np.isfinite([summary.u[0].maximum, summary.u[0].mean, summary.u[0].std, summary.z[0].minimum]).all()
     lines = summary.lines()
     assert lines[0] == "140 pairs of float64 on Grid(nodes, 17 points in [0, 2])"
-    assert "u has NaN or infinity in sample 3, 129" in lines
-    assert "z has NaN or infinity in sample 70" in lines
-    assert "z is zero everywhere in sample 100" in lines
+    assert "u has NaN or infinity in samples 3, 129; no training takes it" in lines
+    assert "z has NaN or infinity in sample 70; no training takes it" in lines
+    assert "z is zero everywhere in sample 100; no training takes it" in lines
     assert "u is the same in samples 2 = 139" in lines
 
 
@@ -57,4 +57,4 @@ def test_long_lists_are_cut_and_channels_without_a_finite_value_say_so():
     summary = summarise(samples)
     assert summary.not_finite_u == tuple(range(50))
     assert np.isnan(summary.u[0].mean)
-    assert any(line.endswith("18, 19 and 30 more") for line in summary.lines())
+    assert any("18, 19 and 30 more" in line for line in summary.lines())

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from operformer.data.workers import in_processes
-from operformer.errors import DivergedError, ResourceError
+from operformer.errors import DivergedError, ResourceError, TerminatedError
 
 
 def count_up(folder, number, report):
@@ -100,4 +101,13 @@ def test_workers_end_with_the_one_that_started_them(tmp_path):
         parent.kill()
         parent.wait()
     assert len(processes(tmp_path)) == 2
+    assert all(is_gone(process) for process in processes(tmp_path))
+
+
+def test_sigterm_unwinds_and_leaves_nothing_behind(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    threading.Timer(4.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(TerminatedError):
+        in_processes([partial(sleep, tmp_path), partial(sleep, tmp_path)], 2, lambda count: None)
+    assert signal.getsignal(signal.SIGTERM) is before
     assert all(is_gone(process) for process in processes(tmp_path))

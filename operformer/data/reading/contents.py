@@ -78,7 +78,7 @@ class Contents:
         if len(found) != 1:
             raise DataError(
                 f"{self.path} does not say which arrays are the input u and the output z: it holds {self.described()}; "
-                "name them with u= and z="
+                "name them as u and z"
             )
         return (found[0][0],), (found[0][1],)
 

@@ -77,7 +77,7 @@ def inferred(shapes: dict[str, tuple[int, ...]], space: dict[str, int] | None, d
             given = " and ".join(f"{one} {two}" for one, two in shapes.items())
             known = f" on a grid of {' x '.join(map(str, space.values()))}" if space else ""
             raise DataError(
-                f"the axes of {given}{known} could mean several things; say which they are with layout=, such as "
+                f"the axes of {given}{known} could mean several things; say which they are by a layout, such as "
                 f"{_examples(len(shape))}"
             )
         found[name] = letters

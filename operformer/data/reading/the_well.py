@@ -50,7 +50,7 @@ def _pair(file: Contents, fields: dict[str, tuple[Array, str]]) -> tuple[tuple[s
     fixed = tuple(name for name in fields if name not in changing)
     times = {array.shape[layout.split().index("t")] for array, layout in fields.values() if "t" in layout}
     if not changing or (times == {1} and not fixed):
-        raise DataError(f"{file.path} has no field at two times, so nothing to predict; name arrays with u= and z=")
+        raise DataError(f"{file.path} has no field at two times, so nothing to predict; name arrays as u and z")
     return (fixed if times == {1} else (*changing, *fixed)), changing
 
 

@@ -85,7 +85,7 @@ def test_what_shapes_alone_say(shapes, expected):
     ],
 )
 def test_what_shapes_leave_open_is_asked_for(shapes):
-    with pytest.raises(DataError, match="say which they are with layout="):
+    with pytest.raises(DataError, match="say which they are by a layout"):
         letters(shapes)
 
 
