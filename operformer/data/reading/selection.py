@@ -138,12 +138,13 @@ class Options:
         times = None if axes or "t" in extent or space != ("x",) else find_times(contents, taken)
         if times is not None and len(times) == shape[0]:
             axes = {"x": times}
-        if not axes:
+        missing = [letter for letter, n in zip(space, shape, strict=True) if len(axes.get(letter, ())) != n]
+        if not axes or (missing and self.grid):  # a kind of grid needs no coordinates
             return Grid.uniform(shape, self.bounds, self.grid or contents.kind)
-        for letter, n in zip(space, shape, strict=True):
-            if letter not in axes or len(axes[letter]) != n:
-                known = len(axes[letter]) if letter in axes else "no"
-                raise DataError(f"{contents.path} has {known} coordinates of {letter} for {n} values; give a Grid")
+        for letter in missing:
+            known = len(axes[letter]) if letter in axes else "no"
+            wanted = f"{known} coordinates of {letter} for {extent[letter]} values"
+            raise DataError(f"{contents.path} has {wanted}; say what grid it is, such as nodes, or give a Grid")
         ordered = {letter: axes[letter] for letter in space}
         return grid_of_axes(ordered, contents.kinds, self.grid, self.bounds, contents.path)
 

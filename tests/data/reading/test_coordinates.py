@@ -130,3 +130,12 @@ def test_a_user_who_contradicts_the_file_is_told(tmp_path):
         read(tmp_path, {"x": np.linspace(0, 1, 11) ** 2}, "x", grid="cells")
     with pytest.raises(UsageError, match="for each of 1 axes"):
         read(tmp_path, {"x": np.linspace(0, 1, 11)}, "x", bounds=[(0, 1), (0, 1)], layout="b x")
+
+
+def test_a_kind_of_grid_makes_up_for_coordinates_that_are_missing(tmp_path):
+    u = np.arange(2 * 5 * 5.0).reshape(2, 5, 5)
+    np.savez(tmp_path / "square.npz", u=u, z=u, x=np.linspace(0, 1, 5))
+    with pytest.raises(DataError, match="no coordinates of y for 5 values; say what grid it is"):
+        operformer.read(tmp_path / "square.npz", layout="b x y")
+    grid = operformer.read(tmp_path / "square.npz", layout="b x y", grid="cells", bounds=[(0, 1), (0, 3)]).grid
+    assert (grid.kind, grid.shape, grid.bounds) == ("cells", (5, 5), ((0.0, 1.0), (0.0, 3.0)))
