@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 
+from operformer.data.imported import Imported
 from operformer.errors import OperformerError, UsageError
 from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.learning.training import Training
@@ -24,6 +25,7 @@ from operformer.settings import check_name, choose, construct
 
 MOST_PAIRS = 10**8
 FINEST = 10**15
+KINDS: dict[str, type[Problem]] = PROBLEMS | {"Imported": Imported}
 _NAME = re.compile(r"(?!\.)[^/\\\x00-\x1f\x7f]{1,100}")  # it may become a folder, but not one elsewhere
 Scale = Literal["smoke", "paper"]
 
@@ -109,7 +111,7 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
         raise UsageError(f"name must be a plain name for a folder, such as lorenz-y: got {name!r}")
     experiment = Experiment(
         name=name,
-        problem=problem_of(mapping.get("problem", {})),
+        problem=problem_of(mapping.get("problem", {}), KINDS),
         operator={"name": "TNO"} | dict(mapping.get("operator", {})),
         data=construct(Data, mapping.get("data", {}), "data"),
         training=construct(Training, mapping.get("training", {}), "training"),
@@ -167,7 +169,7 @@ def _apply(mapping: dict[str, Any], override: str) -> None:
         return
     check_name(section, ["problem", "operator", "data", "training"], f"unknown setting {key}")
     table = mapping.get(section, {})
-    kinds: dict[str, Any] = {**OPERATORS} if key == "operator.name" else {**PROBLEMS}
+    kinds: dict[str, Any] = {**OPERATORS} if key == "operator.name" else {**KINDS}
     if key in ("operator.name", "problem.name") and isinstance(value, str) and value in kinds:
         # Settings of what it replaces that the new one does not have are not meant for it.
         table = {old: kept for old, kept in table.items() if old in signature(kinds[value]).parameters}

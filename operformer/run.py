@@ -6,6 +6,7 @@ experiment.json  training.json  status.json  metrics.jsonl  checkpoints/  operat
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from math import isfinite
@@ -14,7 +15,8 @@ from typing import Any
 
 import torch
 
-from operformer.data.store import open_pairs
+from operformer.data.imported import Imported
+from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid
 from operformer.errors import DataError, UsageError
 from operformer.experiments import Experiment, parse
@@ -79,22 +81,34 @@ def _pairs(experiment: Experiment) -> Pairs:
     """The training and validation pairs: drawn on the device that trains, or the first ones of a set on disk."""
     data, problem = experiment.data, experiment.problem
     count = data.train + data.validation
-    if not data.folder:
-        device = training_device(experiment.training)
-        return problem.sample(count, data.resolution, data.seed, device).to(dtype=torch.float32)
-    stored = open_pairs(data.folder)
+    if isinstance(problem, Imported):
+        return _some(problem.pairs(), 0, count, problem.folder)
+    if data.folder:
+        stored = open_pairs(data.folder)
+        _refuse_other_draws(stored.manifest.header.origin, experiment)
+        return _some(stored, 0, count, data.folder)
+    device = training_device(experiment.training)
+    return problem.sample(count, data.resolution, data.seed, device).to(dtype=torch.float32)
+
+
+def _some(pairs: StoredPairs, first: int, count: int, folder: str) -> StoredPairs:
+    """So many pairs of a set, from the first one on."""
+    if len(pairs) < first + count:
+        raise UsageError(f"{folder} holds {len(pairs)} pairs, and {first + count} are asked for; lower data.train")
+    return pairs[first : first + count]
+
+
+def _refuse_other_draws(origin: Mapping[str, Any], experiment: Experiment) -> None:
+    """A set to train on is of the experiment's law, resolution and seed."""
+    data, problem = experiment.data, experiment.problem
     wanted = {"problem": describe(problem), "resolution": data.resolution, "seed": data.seed, "first": 0}
-    origin = stored.manifest.header.origin
     if "problem" not in origin:
-        raise UsageError(f"{data.folder} was imported and has no law; train on it from Python with open_pairs")
+        raise UsageError(f"{data.folder} was imported; set problem.name=Imported and problem.folder={data.folder}")
     differing = [key for key, value in json.loads(json.dumps(wanted)).items() if origin.get(key) != value]
     if differing:
         key = differing[0]
         values = "" if key == "problem" else f": {origin.get(key)} there, {wanted[key]} asked for"
         raise UsageError(f"{data.folder} holds other pairs than the experiment's ({key} differs{values})")
-    if len(stored) < count:
-        raise UsageError(f"{data.folder} holds {len(stored)} pairs, and {count} are asked for; generate more")
-    return stored[:count]
 
 
 def _occupy(experiment: Experiment, folder: Path) -> None:
@@ -116,7 +130,11 @@ def evaluate_run(folder: Path) -> list[Evaluation]:
     first = data.train + data.validation
     evaluations = []
     for label, grid in evaluation_grids(experiment.problem, data.resolution).items():
-        samples = experiment.problem.sample(data.test, grid, data.seed, device, first)
+        if isinstance(experiment.problem, Imported):
+            chosen = _some(experiment.problem.pairs(), first, data.test, experiment.problem.folder)
+            samples = chosen.read().to(device)
+        else:
+            samples = experiment.problem.sample(data.test, grid, data.seed, device, first)
         try:
             evaluations.append(evaluate(operator, samples, label))
         except UsageError:  # a grid that the operator does not take
@@ -128,6 +146,8 @@ def evaluate_run(folder: Path) -> list[Evaluation]:
 
 def evaluation_grids(problem: Problem, resolution: int) -> dict[str, Grid]:
     """The grids of an evaluation by label: "0.5x" to "2x" are uniform, the others irregular."""
+    if isinstance(problem, Imported):
+        return {"1x": problem.grid(resolution)}
     grids = {f"{factor:g}x": problem.grid(max(1, round(factor * resolution))) for factor in FACTORS}
     if isinstance(problem, TimeProblem) and resolution % 4 == 0:
         grids["irregular"] = problem.irregular_grid(resolution)

@@ -10,12 +10,14 @@ import torch
 
 import operformer
 from operformer.data.generation import Draw, generate
-from operformer.domain import l2_norm
+from operformer.data.importing import store
+from operformer.domain import Grid, l2_norm
 from operformer.errors import DataError, DivergedError, ResourceError, UsageError
 from operformer.experiments import find_experiment
 from operformer.learning import training
 from operformer.learning.metrics import read_metrics
-from operformer.problems import ControlledODE, Lorenz63
+from operformer.problems import ControlledODE, Lorenz63, Samples
+from operformer.report.page import write_page
 from operformer.run import evaluate_run, evaluation_grids, read_experiment, read_run, train_run
 
 SMALL = [
@@ -311,3 +313,44 @@ def test_another_set_on_disk_is_refused(draw, problem, complaint, tmp_path):
     generate(replace(experiment.problem, **problem), draw, tmp_path / "data")
     with pytest.raises(UsageError, match=complaint):
         train_run(experiment, tmp_path / "run")
+
+
+def own(folder, *overrides):
+    """An experiment on arrays of one's own: 24 pairs on 8 x 10 cells."""
+    numbers = torch.rand(24, 1, 1, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    grid = Grid.uniform((8, 10), bounds=[(0, 1), (0, 2)], kind="cells")
+    u = numbers + torch.sin(3 * numbers * grid.points[..., 0] + grid.points[..., 1]).reshape(24, 1, 8, 10)
+    store(Samples(u, u.cumsum(-1), grid), folder, "mine", {"file": "mine"})
+    imported = ["problem.name=Imported", f"problem.folder={folder}"]
+    return find_experiment("controlled-ode", "smoke", [*DARCY, *SMALL, *imported, *overrides])
+
+
+def test_an_imported_set_is_trained_evaluated_and_reported(tmp_path):
+    train_run(own(tmp_path / "data"), tmp_path / "run")
+    (evaluation,) = evaluate_run(tmp_path / "run")
+    assert (evaluation.label, evaluation.points) == ("1x", 80)
+    operator = operformer.load(tmp_path / "run" / "operator")
+    last = operformer.open_pairs(tmp_path / "data")[16:21].read()  # 13 to train, 3 to validate, 5 to test
+    found = operator(last.u.float(), last.grid).double()
+    expected = l2_norm(found - last.z, last.grid) / l2_norm(last.z, last.grid)
+    assert evaluation.errors == pytest.approx(expected.flatten().tolist(), rel=1e-5)
+    write_page([read_run(tmp_path / "run")], tmp_path / "report.html")
+    assert b"problem.folder" in (tmp_path / "report.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("data.train=22", "holds 24 pairs, and 25 are asked for; lower data.train"),
+        ("data.coarser=[4]", "pairs and no law"),
+    ],
+)
+def test_more_than_an_imported_set_has_is_refused(override, complaint, tmp_path):
+    with pytest.raises(UsageError, match=complaint):
+        train_run(own(tmp_path / "data", override), tmp_path / "run")
+
+
+def test_an_imported_set_is_no_draw_of_a_law(tmp_path):
+    own(tmp_path / "data")
+    with pytest.raises(UsageError, match=r"was imported; set problem\.name=Imported"):
+        train_run(darcy(f"data.folder={tmp_path / 'data'}"), tmp_path / "run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from operformer.problems.controlled_ode import ControlledODE
@@ -31,8 +32,8 @@ def describe(problem: Problem) -> dict[str, Any]:
     return {"name": type(problem).__name__} | asdict(problem)  # type: ignore[call-overload]
 
 
-def problem_of(values: Mapping[str, Any], where: str = "problem") -> Problem:
+def problem_of(values: Mapping[str, Any], kinds: Mapping[str, type[Problem]] = MappingProxyType(PROBLEMS)) -> Problem:
     """The problem that plain values describe."""
     settings = dict(values)
-    make = choose(PROBLEMS, settings.pop("name", "Lorenz63"), f"{where}.name")
-    return construct(make, settings, where)
+    make = choose(kinds, settings.pop("name", "Lorenz63"), "problem.name")
+    return construct(make, settings, "problem")

@@ -52,11 +52,10 @@ def summary(runs: Sequence[Run]) -> list[str]:
     sentences = []
     for run, name in zip(runs, run_names(runs), strict=True):
         trained = run.evaluation("1x").median
-        uniform = max(e.median for e in run.evaluations if e.label.endswith("x")) / trained
-        sentence = (
-            f"{_capitalised(name)}: median error {percent(trained)} on the grid it was trained on; "
-            f"at half to double that resolution at most {uniform:.2f} times as much"
-        )
+        sentence = f"{_capitalised(name)}: median error {percent(trained)} on the grid it was trained on"
+        uniform = [e.median for e in run.evaluations if e.label.endswith("x")]
+        if len(uniform) > 1:
+            sentence += f"; at half to double that resolution at most {max(uniform) / trained:.2f} times as much"
         irregular = [e for e in run.evaluations if not e.label.endswith("x")]
         rest = "; ".join(f"{e.median / trained:.2f} times on the {e.label} grid" for e in irregular)
         sentences.append(f"{sentence}; {rest}." if rest else f"{sentence}.")

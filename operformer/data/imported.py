@@ -1,0 +1,47 @@
+"""A set of somebody's own as a problem to learn: its pairs are all there is, on the grid they are known on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from operformer.data.store import StoredPairs, open_pairs
+from operformer.domain import Grid
+from operformer.domain.box import Bounds
+from operformer.errors import UsageError
+from operformer.problems.problem import Problem, Samples
+
+
+@dataclass(frozen=True)
+class Imported(Problem):
+    """The pairs that `operformer import` left in a folder. There is no law behind them, so nothing can be drawn."""
+
+    folder: str
+
+    def pairs(self) -> StoredPairs:
+        """All pairs, on disk."""
+        return open_pairs(self.folder)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """What the set calls u's channels."""
+        return self.pairs().manifest.header.fields.inputs
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the set calls z's channels."""
+        return self.pairs().manifest.header.fields.outputs
+
+    @property
+    def bounds(self) -> Bounds:
+        """The box that the set's grid lies in."""
+        return self.pairs().grid.bounds
+
+    def grid(self, resolution: int) -> Grid:
+        """The set's own grid, whatever the resolution."""
+        return self.pairs().grid
+
+    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
+        raise UsageError(f"{self.folder} holds pairs and no law: they are known on their own grid only")
