@@ -113,10 +113,15 @@ def evaluate(run: Path) -> None:
         The folder of the run.
     """
     from operformer.report.tables import error_table
-    from operformer.run import evaluate_run, read_run
+    from operformer.run import evaluate_run, evaluation_grids, read_run
 
     evaluate_run(run)
-    _show(error_table([read_run(run)]))
+    done = read_run(run)
+    _show(error_table([done]))
+    grids = evaluation_grids(done.experiment.problem, done.experiment.data.resolution)
+    left_out = grids.keys() - {evaluation.label for evaluation in done.evaluations}
+    if left_out:
+        console.print(f"left out, since the operator does not take these grids: {', '.join(sorted(left_out))}")
     console.print(
         f"evaluated: {run / 'evaluation.json'}; next: operformer report {run}", soft_wrap=True, highlight=False
     )

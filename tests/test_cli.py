@@ -264,3 +264,11 @@ def test_a_training_that_is_stopped_goes_on_as_if_nothing_had_been(call, tmp_pat
     if number != "SIGKILL":
         assert_one_line(err)
         assert "the same command goes on from there" in err
+
+
+def test_evaluate_says_which_grids_it_leaves_out(call):
+    patched = ["problem.name=Darcy", "problem.n_modes=8", "operator.name=ViTNO", "operator.n_patches=[4, 4]"]
+    assert call(*TRAIN, *patched, "operator.n_modes=2", "training.epochs=1", "--out", "run")[0] == 0
+    code, out, err = call("evaluate", "run")
+    assert (code, err) == (0, "")
+    assert "left out, since the operator does not take these grids: 0.75x" in out  # 4 patches do not divide 6 cells

@@ -320,14 +320,12 @@ def test_hostile_configurations_are_told_in_one_line(tmp_path, monkeypatch, caps
     assert [path.name for path in tmp_path.rglob("*")] == ["here", "hostile.toml"]
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", [kind for kind in FILES if kind != "empty"])  # which is an experiment of defaults
 def test_configurations_that_are_something_else_are_told_in_one_line(tmp_path, monkeypatch, capsys, kind):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     (tmp_path / "here" / "hostile.toml").write_text("")
     FILES[kind](tmp_path / "here" / "hostile.toml")
-    if kind == "empty":
-        pytest.skip("an empty file is an experiment of defaults")
     code = _code("train", "hostile.toml")
     err = capsys.readouterr().err
     assert code in (2, 3), err

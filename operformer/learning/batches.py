@@ -114,7 +114,7 @@ def resident(pairs: Pairs, device: torch.device, dtype: torch.dtype) -> Pairs:
     if device.type == "cpu":
         return pairs.to(device, dtype) if isinstance(pairs, Samples) else pairs
     free, _ = torch.cuda.mem_get_info(device)
-    if 4 * len(pairs) * sum(pairs.channels) * prod(pairs.grid.shape) > FITS * free:
+    if dtype.itemsize * len(pairs) * sum(pairs.channels) * prod(pairs.grid.shape) > FITS * free:
         return pairs
     return (pairs if isinstance(pairs, Samples) else pairs[torch.arange(len(pairs))]).to(device, dtype)
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from operformer import TNO
+from operformer.learning import progress, status
 from operformer.problems import ControlledODE
 
 PROBLEM = ControlledODE(n_terms=2, decay=1.0)
@@ -28,3 +29,19 @@ def make_operator():
         return TNO(1, 1, 1, hidden_channels, n_layers, n_heads=2).to(dtype)
 
     return make
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes when told to."""
+
+    class Clock:
+        now = 100.0
+
+        def monotonic(self):
+            return self.now
+
+    clock = Clock()
+    for module in (progress, status):
+        monkeypatch.setattr(module, "time", clock)
+    return clock

@@ -6,23 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from operformer.learning import progress
 from operformer.learning.progress import TrainingDisplay
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Time that passes when told to."""
-
-    class Clock:
-        now = 100.0
-
-        def monotonic(self):
-            return self.now
-
-    clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
-    return clock
 
 
 def shown(terminal, clock, title="lorenz-y", first_epoch=0, width=160):

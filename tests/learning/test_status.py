@@ -7,28 +7,12 @@ import sys
 import pytest
 
 from operformer.errors import DataError
-from operformer.learning import status
 from operformer.learning.checkpoint import Progress
 from operformer.learning.lock import locked
 from operformer.learning.recipe import Training
 from operformer.learning.status import Watch, describe, read_status
 
 SETTINGS = Training(epochs=4, save_minutes=0.5)
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Time that passes when told to."""
-
-    class Clock:
-        now = 100.0
-
-        def monotonic(self):
-            return self.now
-
-    clock = Clock()
-    monkeypatch.setattr(status, "time", clock)
-    return clock
 
 
 def test_a_training_in_progress_is_described_with_what_is_left(tmp_path, clock):

@@ -233,3 +233,10 @@ def test_streams_are_repeatable_and_apart():
     numbers = {(seed, index): stream(seed, index).random() for seed in range(11) for index in range(13)}
     assert len(set(numbers.values())) == 11 * 13
     assert stream(3, 5).random() == numbers[3, 5]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@in_space
+def test_cuda_draws_the_same_functions(problem):
+    here, there = problem.sample(3, 16, seed=4), problem.sample(3, 16, seed=4, device="cuda").to("cpu")
+    torch.testing.assert_close(values(there), values(here), rtol=0, atol=1e-9 * float(values(here).abs().max()))
