@@ -1,12 +1,14 @@
-"""Training step and inference of TNO, ViTNO and FANO at the paper's sizes, beside their literal forms: one table.
+"""Training step and inference at the paper's sizes: TNO, ViTNO, FANO, their literal forms, neuraloperator's FNO.
 
-    python benchmarks/operator_speed.py [--scale toy|paper] [--operators TNO FANO] [--forms compiled eager literal]
-        [--precisions full tf32 fp16] [--batch 0] [--out table.json]
+    python benchmarks/operator_speed.py [--scale toy|paper] [--operators TNO FANO FNO] [--forms compiled eager literal]
+        [--precisions full tf32 fp16] [--batch 0] [--steps 0] [--out table.json]
 
-A step is forward, relative H1 loss, backward and a fused AdamW; times are medians, per sample. "H1" is the relative
-H1 difference of the output from float64's, on one Darcy coefficient. "floor" is the time that the counted operations
-take at the card's peak plus that of moving the latent function: 4 passes forward and 6 backward in every layer, in
-float32. Precisions: full is float32, tf32 lets matrix products round to TF32, fp16 rounds q, k, v in averages as well.
+A step is forward, relative H1 loss, backward and AdamW; times are medians, per sample. "H1" is the relative H1
+difference of the output from float64's, on a Darcy coefficient, the operator normalised as for a training. "floor" is
+the time that the counted operations take at the card's peak plus that of moving the latent function: 4 passes forward
+and 6 backward in every layer, in float32. Precisions: full is float32, tf32 lets matrix products round to TF32, fp16
+rounds what is averaged as well and uses the fused kernels. Forms: "graphed" is compiled and launched as a CUDA graph.
+With --steps each row trains for so many steps on 64 pairs instead and prints the mean of the last losses.
 """
 
 import argparse
@@ -20,7 +22,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from operformer import FANO, TNO, ViTNO, set_precision
 from operformer.domain.quadrature import h1_norm
+from operformer.learning.graphed import Graphed
 from operformer.learning.loss import relative_h1
+from operformer.learning.samples import fit_normalisation
+from operformer.operators.attention import MultiHeadAttention
+from operformer.operators.baselines import FNO
 from operformer.operators.literal_patched import as_literal
 from operformer.problems import Darcy
 
@@ -31,34 +37,46 @@ WIDTH, LAYERS, HEADS = 128, 6, 8
 
 
 def make(name, scale):
-    """The operator, its resolution and a good batch size."""
+    """How to make the operator, its resolution and a good batch size."""
     if scale == "toy":
-        small = {"in_channels": 1, "out_channels": 1, "hidden_channels": 16, "n_layers": 2, "n_heads": 2}
+        small = {"in_channels": 1, "out_channels": 1, "hidden_channels": 32, "n_layers": 2, "n_heads": 2}
         patched = {"n_patches": (2, 2), "n_modes": 3, "final_modes": 5, **small}
-        sizes = {"TNO": (lambda: TNO(2, **small), 16, 2), "ViTNO": (lambda: ViTNO(**patched), 32, 2)}
-        return (sizes | {"FANO": (lambda: FANO(**patched), 32, 2)})[name]
+        return {
+            "TNO": (lambda: TNO(2, **small), 16, 2),
+            "ViTNO": (lambda: ViTNO(**patched), 32, 2),
+            "FANO": (lambda: FANO(**patched), 32, 2),
+            "FNO": (lambda: FNO(2, 1, 1, hidden_channels=16), 32, 2),
+        }[name]
     size = {"in_channels": 1, "out_channels": 1, "hidden_channels": WIDTH, "n_layers": LAYERS, "n_heads": HEADS}
     return {
         "TNO": (lambda: TNO(2, **size), 64, 16),
         "ViTNO": (lambda: ViTNO((13, 13), 12, final_modes=64, **size), 416, 8),
         "FANO": (lambda: FANO((13, 13), 9, final_modes=64, **size), 416, 8),
+        "FNO": (lambda: FNO(2, 1, 1), 416, 8),
     }[name]
 
 
-def build(name, form, scale, device):
-    maker, resolution, batch = make(name, scale)
-    torch.manual_seed(0)
-    operator = maker().to(device)
-    if form == "literal":
-        if name == "TNO":
-            return None, resolution, batch
-        return as_literal(operator, stores_complex=True).to(device), resolution, 2 if scale == "paper" else batch
-    return operator, resolution, batch
+class LiteralAttention(MultiHeadAttention):
+    """All n x n scores in memory, as the authors compute them."""
+
+    def forward(self, v, log_weights, source=None):
+        """Attention of v to itself."""
+        query, key, value = (self._split(t) for t in (self.query(v), self.key(v), self.value(v)))
+        scores = self.scale * query @ key.transpose(-1, -2)
+        scores = scores if log_weights is None else scores + log_weights.to(scores)
+        return self.merge((torch.softmax(scores, -1) @ value).transpose(-3, -2).flatten(-2))
+
+
+def literal(name, operator):
+    if name != "TNO":
+        return as_literal(operator, stores_complex=True)
+    for layer in operator.network.layers:
+        layer.attention.__class__ = LiteralAttention
+    return operator
 
 
 def set_products(precision):
-    torch.backends.cuda.matmul.allow_tf32 = precision != "full"
-    torch.backends.cudnn.allow_tf32 = precision != "full"
+    torch.set_float32_matmul_precision("highest" if precision == "full" else "high")
 
 
 def median_time(action, device, repetitions):
@@ -85,35 +103,41 @@ def floor(operator, u, grid, precision):
     return counter.get_total_flops() / PEAK[precision] + moved / BANDWIDTH
 
 
-def h1_difference(operator, u, grid):
-    """Relative H1 difference of the output from that of the same weights in float64."""
+def h1_difference(operator, pairs, precision):
+    """Relative H1 difference of the output from that of the same weights in float64; sets the precision."""
+    u, grid = pairs.u[:1], pairs.grid
     with torch.no_grad():
-        found = operator(u[:1], grid).double()
-        exact = operator.double()(u[:1].double(), grid)
-        operator.float()
+        exact = operator.double()(u.double(), grid)
+        set_precision(operator.float(), torch.float16 if precision == "fp16" else None)
+        found = operator(u, grid).double()
     return float(h1_norm(found - exact, grid) / h1_norm(exact, grid))
 
 
 def measure(name, form, precision, arguments):
+    maker, resolution, batch = make(name, arguments.scale)
     device = arguments.device
-    operator, resolution, batch = build(name, form, arguments.scale, device)
-    if operator is None:
-        return None
-    batch = arguments.batch or batch
+    torch.manual_seed(0)
+    operator = maker().to(device)
+    batch = arguments.batch or (min(batch, 2) if form == "literal" else batch)
     set_products(precision)
-    pairs = Darcy("lognormal").sample(batch, resolution, device=device).to(dtype=torch.float32)
+    pairs = Darcy("lognormal").sample(max(batch, 16), resolution, device=device).to(dtype=torch.float32)
+    fit_normalisation(operator, pairs)
+    pairs = pairs[:batch]
     u, z, grid = pairs.u, pairs.z, pairs.grid
     row = {"operator": name, "form": form, "precision": precision, "batch": batch}
-    if form != "literal":
-        set_precision(operator, torch.float16 if precision == "fp16" else None)
+    if form == "literal":
+        operator = literal(name, operator).to(device)
+    elif name != "FNO":
         row["floor ms"] = 1e3 * floor(operator, u, grid, precision)
-        row["H1"] = h1_difference(operator, u, grid)
-    run = torch.compile(operator) if form == "compiled" else operator
-    fused = form != "literal"
-    optimizer = torch.optim.AdamW(operator.parameters(), 1e-4, fused=fused)
+        row["H1"] = h1_difference(operator, pairs, precision)
+    compiled = torch.compile(operator, dynamic=False)
+    run = {"compiled": compiled, "graphed": Graphed(compiled)}.get(form, operator)
+    optimizer = torch.optim.AdamW(operator.parameters(), 1e-4, fused=form != "literal")
+    scale = 4096.0 if precision == "fp16" else 1.0
 
     def step():
-        relative_h1(run(u, grid), z, grid).mean().backward()
+        loss = scale * relative_h1(run(u, grid), z, grid).mean()
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
 
@@ -128,9 +152,39 @@ def measure(name, form, precision, arguments):
     row["samples/s"] = batch / seconds
     row["memory GiB"] = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else float("nan")
     row["inference ms"] = 1e3 * median_time(infer, device, arguments.repetitions) / batch
-    if arguments.profile and form == "compiled":
+    if arguments.profile and precision == "fp16":
         profile(step, f"{name}, {form}, {precision}")
     return row
+
+
+def train(name, form, precision, arguments):
+    """The mean H1 loss of the last tenth of so many steps, from the same weights and batches in every form."""
+    maker, resolution, _ = make(name, arguments.scale)
+    batch, device = 2, arguments.device
+    torch.manual_seed(0)
+    operator = maker().to(device)
+    set_products(precision)
+    pairs = Darcy("lognormal").sample(64, resolution, device=device).to(dtype=torch.float32)
+    fit_normalisation(operator, pairs)
+    if form == "literal":
+        operator = literal(name, operator).to(device)
+    elif name != "FNO":
+        set_precision(operator, torch.float16 if precision == "fp16" else None)
+    optimizer = torch.optim.AdamW(operator.parameters(), 2e-4)
+    scale = 4096.0 if precision == "fp16" else 1.0
+    losses = []
+    for number in range(arguments.steps):
+        first = batch * number % len(pairs)
+        some = pairs[first : first + batch]
+        loss = relative_h1(operator(some.u, some.grid), some.z, some.grid).mean()
+        (scale * loss).backward()
+        for parameter in operator.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= scale
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    return float(torch.stack(losses[-max(1, arguments.steps // 10) :]).mean())
 
 
 def profile(step, title):
@@ -149,26 +203,37 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", choices=["toy", "paper"], default="paper")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--operators", nargs="+", default=["TNO", "ViTNO", "FANO"])
-    parser.add_argument("--forms", nargs="+", default=["compiled", "eager", "literal"])
+    parser.add_argument("--operators", nargs="+", default=["TNO", "ViTNO", "FANO", "FNO"])
+    parser.add_argument("--forms", nargs="+", default=["graphed", "compiled", "eager", "literal"])
     parser.add_argument("--precisions", nargs="+", default=["full", "tf32", "fp16"])
     parser.add_argument("--batch", type=int, default=0, help="0 is each operator's own")
     parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=0, help="train for so many steps in place of timing")
     parser.add_argument("--profile", action="store_true", help="the kernels of a compiled step")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     rows = []
     for name in arguments.operators:
-        for form in arguments.forms:
-            for precision in arguments.precisions if form != "literal" else ["full"]:
+        for form in arguments.forms if name != "FNO" else [f for f in arguments.forms if f != "literal"]:
+            for precision in ["full"] if form == "literal" else arguments.precisions:
                 torch.compiler.reset()
-                row = measure(name, form, precision, arguments)
-                if row is not None:
-                    rows.append(row)
-                    print(
-                        "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()),
-                        flush=True,
-                    )
+                if arguments.steps and form in ("compiled", "graphed"):
+                    continue
+                if arguments.steps:
+                    loss = train(name, form, precision, arguments)
+                    row = {
+                        "operator": name,
+                        "form": form,
+                        "precision": precision,
+                        f"H1 loss at {arguments.steps}": loss,
+                    }
+                else:
+                    row = measure(name, form, precision, arguments)
+                rows.append(row)
+                print(
+                    "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()),
+                    flush=True,
+                )
     if arguments.out:
         arguments.out.write_text(json.dumps(rows, indent=2) + "\n")
 

@@ -43,13 +43,12 @@ class Modes:
 
     def gather(self, coefficients: Tensor) -> Tensor:
         """(rows, products, c) -> (E, rows, c)."""
-        there, back = (self.terms, self.signs), (self.adjoint_terms, self.adjoint_signs)
-        return _SignedSum.apply(coefficients.transpose(0, 1), *there, *back)
+        return signed_sums(coefficients.transpose(0, 1), self.terms, self.signs, self.adjoint_terms, self.adjoint_signs)
 
     def scatter(self, entries: Tensor) -> Tensor:
         """(E, rows, c) -> (rows, products, c)."""
-        there, back = (self.terms, self.signs), (self.adjoint_terms, self.adjoint_signs)
-        return _SignedSum.apply(entries, *back, *there).transpose(0, 1)
+        tables = (self.adjoint_terms, self.adjoint_signs, self.terms, self.signs)
+        return signed_sums(entries, *tables).transpose(0, 1)
 
 
 @cache
@@ -71,6 +70,11 @@ def make_modes(basis: Basis, n_modes: tuple[int, ...]) -> Modes:
         for index, sign in entry:
             adjoint[index].append((number, sign))
     return Modes(tuple(wave_numbers), 1, *_table(entries), *_table(adjoint))
+
+
+def signed_sums(source: Tensor, terms: Tensor, signs: Tensor, back: Tensor, back_signs: Tensor) -> Tensor:
+    """sum_r signs[:, r] source[terms[:, r]]: (n, rows, c) -> (len(terms), rows, c); ``back`` is the adjoint's table."""
+    return _SignedSum.apply(source, terms, signs, back, back_signs)
 
 
 class _SignedSum(torch.autograd.Function):

@@ -6,6 +6,7 @@ coefficients belong to the patch, not to the grid, and every grid speaks of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from operformer.domain.basis import Basis
 from operformer.domain.patches import AxisPatches, Patches, ScatteredPatches
+from operformer.domain.products import exact_matmul
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +28,18 @@ class TensorTransform:
     synthesis: tuple[Tensor, ...]
     gram: tuple[Tensor, ...] | None
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether all patches have the same matrices."""
+        return all(len(matrix) == 1 for matrix in self.analysis)
+
     def analyse(self, v: Tensor) -> Tensor:
         """(batch, P, *points, c) -> (batch, P, sizes, c), the sizes of all axes flattened."""
         return self._apply(self.analysis, v).flatten(2, -2)
 
     def synthesise(self, coefficients: Tensor) -> Tensor:
         """(batch, P, sizes, c) -> (batch, P, *points, c)."""
-        return self._apply(self.synthesis, self._unflatten(coefficients, self.synthesis))
+        return self._apply(self.synthesis, self._unflatten(coefficients, self.synthesis), exact_matmul)
 
     def weigh(self, coefficients: Tensor) -> Tensor:
         """The coefficients a with <a, b> = <sum_i a_i phi_i, sum_j b_j phi_j>; themselves if phi is orthonormal."""
@@ -43,7 +50,9 @@ class TensorTransform:
     def _unflatten(self, coefficients: Tensor, matrices: tuple[Tensor, ...]) -> Tensor:
         return coefficients.unflatten(2, tuple(matrix.shape[-1] for matrix in matrices))
 
-    def _apply(self, matrices: tuple[Tensor, ...], v: Tensor) -> Tensor:
+    def _apply(
+        self, matrices: tuple[Tensor, ...], v: Tensor, multiply: Callable[[Tensor, Tensor], Tensor] = torch.matmul
+    ) -> Tensor:
         """Multiply axis by axis, the last one first: never more than a matrix in front of contiguous columns."""
         d = len(matrices)
         is_shared = all(len(matrix) == 1 for matrix in matrices)
@@ -53,7 +62,7 @@ class TensorTransform:
         for k in reversed(range(d)):
             matrix = matrices[k][0] if is_shared else self._among_patches(matrices[k], k)
             trailing = v.shape[first + k + 1 :]
-            v = torch.matmul(matrix, v.flatten(first + k + 1)).unflatten(-1, trailing)
+            v = multiply(matrix, v.flatten(first + k + 1)).unflatten(-1, trailing)
         return v if is_shared else v.flatten(1, d)
 
     def _among_patches(self, matrix: Tensor, k: int) -> Tensor:
@@ -76,7 +85,7 @@ class ScatteredTransform:
 
     def synthesise(self, coefficients: Tensor) -> Tensor:
         """(batch, P, sizes, c) -> (batch, P, M, c)."""
-        return torch.matmul(self.synthesis, coefficients)
+        return exact_matmul(self.synthesis, coefficients)
 
     def weigh(self, coefficients: Tensor) -> Tensor:
         """The coefficients a with <a, b> = <sum_i a_i phi_i, sum_j b_j phi_j>; themselves if phi is orthonormal."""

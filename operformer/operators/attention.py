@@ -50,7 +50,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None
         query, key, value = query.float(), key.float(), value.float()
     query = query * scale
     if log_weights is not None:
-        bias = _as_channels(log_weights.unsqueeze(-1).to(key.device), key.dtype)
+        bias = as_channels(log_weights.unsqueeze(-1).to(key.device), key.dtype)
         query = torch.cat([query, query.new_ones(1).expand(*query.shape[:-1], bias.shape[-1])], -1)
         shared = torch.broadcast_shapes(key.shape[:-1], bias.shape[:-1])
         key = torch.cat([key.expand(*shared, -1), bias.expand(*shared, -1)], -1)
@@ -128,7 +128,7 @@ def check_heads(channels: int, n_heads: int) -> None:
     raise UsageError(f"n_heads must divide hidden_channels: got {n_heads} and {channels}; {remedy}")
 
 
-def _as_channels(bias: Tensor, dtype: torch.dtype) -> Tensor:
+def as_channels(bias: Tensor, dtype: torch.dtype) -> Tensor:
     """The bias as key channels: one, or in half precision two, whose sum has twice the digits.
 
     Minus infinity, weight zero, becomes a number so low that no score makes up for it; as such it makes gradients NaN.

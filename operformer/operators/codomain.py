@@ -8,13 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
-from operformer.domain.fourier import make_modes
 from operformer.domain.patches import make_patches
 from operformer.domain.transform import Transform, make_transform
 from operformer.errors import UsageError
 from operformer.operators.attention import check_heads
 from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift
-from operformer.operators.integral import BasisName, SpectralMixing, Spectrum, make_spectrum
+from operformer.operators.integral import BasisName, ModeTables, SpectralMixing, Spectrum, make_spectrum
 from operformer.operators.operator import Operator, constructor_settings
 from operformer.operators.patched import refuse_query
 from operformer.operators.patched_attention import average_patches, rounded
@@ -76,7 +75,7 @@ class CodomainAttention(nn.Module):
         check_heads(token_channels, n_heads)
         self.average_dtype: torch.dtype | None = None
         self.n_heads, self.token_channels, self.spectrum = n_heads, token_channels, spectrum
-        self.modes = make_modes(spectrum.basis, spectrum.n_modes)
+        self.modes = ModeTables(spectrum)
         self.mixing = SpectralMixing(spectrum, token_channels, 3 * token_channels)
         self.merge = nn.Linear(token_channels, token_channels)
 

@@ -6,10 +6,17 @@ Inside an operator the channels come last: a latent function v is (batch, points
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from operformer.domain.products import are_rounded
+
+HAS_TRITON = find_spec("triton") is not None
+FUSED_WIDTHS = (32, 64, 128)
+FEW = 8  # channels
 
 
 class EncoderLayer(nn.Module):
@@ -36,6 +43,31 @@ class EncoderLayer(nn.Module):
         return self.norm_2(self.skip_2(v) + self.feed_forward(v))
 
 
+def encode(layers: nn.ModuleList, v: Tensor, measure: Any) -> Tensor:
+    """E_L: the layers one after the other, on a GPU by fused kernels where these apply (fused_layers.py)."""
+    if can_fuse(layers, v):
+        from operformer.operators import fused_layers
+
+        if fused_layers.takes(layers[0].attention, measure):
+            return fused_layers.encode(list(layers), v, measure)  # type: ignore[arg-type]
+    for layer in layers:
+        v = layer(v, measure)
+    return v
+
+
+def can_fuse(layers: nn.ModuleList, v: Tensor) -> bool:
+    """Whether averages in float16 and products in TF32 are allowed, and kernels for the layers' width are there."""
+    layer = layers[0]
+    return (
+        are_rounded(v)
+        and getattr(layer.attention, "average_dtype", None) == torch.float16
+        and isinstance(layer.norm_1, nn.LayerNorm)
+        and isinstance(layer.skip_1, nn.Identity)
+        and v.shape[-1] in FUSED_WIDTHS
+        and HAS_TRITON
+    )
+
+
 class Composition(nn.Module):
     """G = T_out o E_L o T_in (equation transformer_operator_compact).
 
@@ -56,9 +88,7 @@ class Composition(nn.Module):
         """
         v = self.lift(u, x)
         if query is None:
-            for layer in self.layers:
-                v = layer(v, measure)
-            return self.head(v, x)
+            return self.head(encode(self.layers, v, measure), x)
         elsewhere = self.lift(*query)
         for depth, layer in enumerate(self.layers):
             elsewhere = layer(elsewhere, measure, v)
@@ -76,7 +106,7 @@ class PointwiseLift(nn.Module):
 
     def forward(self, u: Tensor, x: Tensor) -> Tensor:
         """(batch, n, in_channels), (n, d) -> (batch, n, hidden_channels)."""
-        return self.linear(_with_points(u, x))
+        return exact_linear(self.linear, _with_points(u, x))
 
 
 class InitialLift(nn.Module):
@@ -93,8 +123,8 @@ class InitialLift(nn.Module):
 
     def forward(self, u: Tensor, x: Tensor) -> Tensor:
         """(batch, n, in_channels), (n, d) -> (batch, n, hidden_channels)."""
-        later = self.linear(_with_points(u[..., : -self.initial_channels], x))
-        at_start = self.initial(_with_points(u, x))
+        later = exact_linear(self.linear, _with_points(u[..., : -self.initial_channels], x))
+        at_start = exact_linear(self.initial, _with_points(u, x))
         return torch.where(is_start(x).unsqueeze(-1), at_start, later)
 
 
@@ -112,7 +142,7 @@ class PointwiseHead(nn.Module):
 
     def forward(self, v: Tensor, x: Tensor) -> Tensor:
         """(batch, n, hidden_channels) -> (batch, n, out_channels); x is not looked at."""
-        return self.linear(v)
+        return exact_linear(self.linear, v)
 
 
 class TwoLayerMap(nn.Module):
@@ -130,6 +160,18 @@ class TwoLayerMap(nn.Module):
 def two_layers(in_channels: int, hidden_channels: int, out_channels: int) -> nn.Sequential:
     """W_3 f(W_4 v + b_1) + b_2 with f = GELU, smooth and not a polynomial (equation NN)."""
     return nn.Sequential(nn.Linear(in_channels, hidden_channels), nn.GELU(), nn.Linear(hidden_channels, out_channels))
+
+
+def exact_linear(linear: nn.Linear, x: Tensor) -> Tensor:
+    """The linear map of a function with few channels, or to few: by sums where TF32 would round it at each point."""
+    if not are_rounded(x) or min(linear.in_features, linear.out_features) > FEW:
+        return linear(x)
+    if linear.in_features <= FEW:
+        y: Tensor = linear.bias
+        for k in range(linear.in_features):
+            y = y + x[..., k : k + 1] * linear.weight[:, k]
+        return y
+    return torch.stack([(x * row).sum(-1) for row in linear.weight], -1) + linear.bias
 
 
 def _with_points(u: Tensor, x: Tensor) -> Tensor:

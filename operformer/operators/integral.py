@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from operformer.domain import Grid
 from operformer.domain.basis import Basis, Cosine, ExtendedFourier, Fourier, Legendre
-from operformer.domain.fourier import make_modes
+from operformer.domain.fourier import make_modes, signed_sums
 from operformer.domain.patches import make_patches
 from operformer.domain.transform import Transform, make_transform
 from operformer.errors import UsageError
@@ -33,6 +33,32 @@ class Spectrum:
         count = prod(2 * m for m in self.n_modes)
         if count > MOST_MODES:
             raise UsageError(f"n_modes must keep at most {MOST_MODES} modes in all: got {count}; take fewer")
+
+
+class ModeTables(nn.Module):
+    """The functions of `make_modes`, their tables on the operator's device and in none of its files."""
+
+    terms: Tensor
+    signs: Tensor
+    adjoint_terms: Tensor
+    adjoint_signs: Tensor
+
+    def __init__(self, spectrum: Spectrum) -> None:
+        super().__init__()
+        modes = make_modes(spectrum.basis, spectrum.n_modes)
+        self.count, self.n_single = modes.count, modes.n_single
+        for name in ("terms", "signs", "adjoint_terms", "adjoint_signs"):
+            self.register_buffer(name, getattr(modes, name), persistent=False)
+
+    def gather(self, coefficients: Tensor) -> Tensor:
+        """(rows, products, c) -> (E, rows, c)."""
+        tables = (self.terms, self.signs, self.adjoint_terms, self.adjoint_signs)
+        return signed_sums(coefficients.transpose(0, 1), *tables)
+
+    def scatter(self, entries: Tensor) -> Tensor:
+        """(E, rows, c) -> (rows, products, c)."""
+        tables = (self.adjoint_terms, self.adjoint_signs, self.terms, self.signs)
+        return signed_sums(entries, *tables).transpose(0, 1)
 
 
 class SpectralMixing(nn.Module):
@@ -77,14 +103,20 @@ class FourierIntegralOperator(nn.Module):
     def __init__(self, spectrum: Spectrum, in_channels: int, out_channels: int) -> None:
         super().__init__()
         self.spectrum = spectrum
-        self.modes = make_modes(spectrum.basis, spectrum.n_modes)
+        self.modes = ModeTables(spectrum)
         self.mixing = SpectralMixing(spectrum, in_channels, out_channels)
 
     def forward(self, v: Tensor, transform: Transform) -> Tensor:
         """(batch, P, *points, in_channels) -> (batch, P, *points, out_channels)."""
-        coefficients = transform.analyse(v)
-        mixed = self.mixing(self.modes.gather(coefficients.flatten(0, 1)))
-        return transform.synthesise(self.modes.scatter(mixed).unflatten(0, coefficients.shape[:2]))
+        return self.synthesised(self.mixed(v, transform), transform, v.shape[1])
+
+    def mixed(self, v: Tensor, transform: Transform) -> Tensor:
+        """The coefficients of W v: (E, batch P, out_channels)."""
+        return self.mixing(self.modes.gather(transform.analyse(v).flatten(0, 1)))
+
+    def synthesised(self, entries: Tensor, transform: Transform, patches: int) -> Tensor:
+        """The functions of such coefficients, on the points of the patches."""
+        return transform.synthesise(self.modes.scatter(entries).unflatten(0, (-1, patches)))
 
 
 class SpectralResidual(nn.Module):

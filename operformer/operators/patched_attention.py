@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from operformer.domain.fourier import make_modes
 from operformer.domain.transform import Transform
 from operformer.operators.attention import check_heads
-from operformer.operators.integral import SpectralMixing, Spectrum
+from operformer.operators.integral import ModeTables, SpectralMixing, Spectrum
 
 
 def patched_attention(
@@ -41,6 +40,8 @@ class CommonPoints:
     """What pointwise patched attention knows of the grid: the weights (M,) of the points that all patches have."""
 
     weights: Tensor  # they sum to |D'|, D scaled to the unit cube
+    volume: float  # |D'|
+    has_equal_weights: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,7 @@ class FourierAttention(nn.Module):
         self.n_heads = n_heads
         self.average_dtype: torch.dtype | None = None
         self.spectrum = spectrum
-        self.modes = make_modes(spectrum.basis, spectrum.n_modes)
+        self.modes = ModeTables(spectrum)
         self.mixing = SpectralMixing(spectrum, channels, 3 * channels)
         self.merge = nn.Linear(channels, channels)
 

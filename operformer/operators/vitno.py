@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from operformer.domain import Grid
 from operformer.domain.interpolation import interpolate
 from operformer.domain.patches import TensorPatches, make_patches
-from operformer.domain.transform import make_transform
+from operformer.domain.transform import TensorTransform, Transform, make_transform
 from operformer.errors import UsageError
 from operformer.operators.attention import check_heads
-from operformer.operators.encoder import EncoderLayer, PointwiseHead
+from operformer.operators.encoder import EncoderLayer, PointwiseHead, can_fuse, encode
 from operformer.operators.integral import BasisName, FourierIntegralOperator, make_spectrum
 from operformer.operators.operator import Operator, constructor_settings
 from operformer.operators.patched import LastLayers, SmoothingName, check_patches, refuse_query
@@ -77,11 +77,23 @@ class ViTNO(Operator):
         transform = make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, u)
         x = self.position(grid).unflatten(0, grid.shape)
         u_in = torch.cat([u.movedim(1, -1), x.expand(len(u), *x.shape)], -1)
-        v = self.lift(patches.split(u_in), transform)
-        measure = CommonPoints(_common_weights(patches).to(u) / prod(self.n_patches))
-        for layer in self.layers:
-            v = layer(v, measure)
+        v = self._lifted(patches.split(u_in), transform)
+        volume = 1 / prod(self.n_patches)
+        has_equal_weights = isinstance(patches, TensorPatches) and patches.is_even
+        measure = CommonPoints(volume * _common_weights(patches).to(u), volume, has_equal_weights)
+        v = encode(self.layers, v, measure)
         return self.head(patches.join(v), x)
+
+    def _lifted(self, u: Tensor, transform: Transform) -> Tensor:
+        """T_in on patches, by a half-precision kernel where the layers have one, too."""
+        if not isinstance(self.lift, FourierIntegralOperator):
+            return self.lift(u, transform)  # the literal form's
+        mixed = self.lift.mixed(u, transform)
+        if can_fuse(self.layers, mixed) and isinstance(transform, TensorTransform) and transform.is_shared:
+            from operformer.operators import fused_layers
+
+            return fused_layers.synthesise(mixed, self.lift.modes, transform, u.shape[1])
+        return self.lift.synthesised(mixed, transform, u.shape[1])
 
     def _takes(self, grid: Grid) -> bool:
         if grid.kind in ("cells", "periodic"):

@@ -1,0 +1,35 @@
+"""Products that TF32 must not round: where a function is read point by point, its rounding is noise to the H1 norm."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_LOW_BITS = 2**13 - 1  # of float32's 23, those that TF32 does not have
+
+
+def are_rounded(t: Tensor) -> bool:
+    """Whether matrix products of such a tensor are rounded to TF32."""
+    is_float32_on_gpu = t.device.type == "cuda" and t.dtype == torch.float32
+    return is_float32_on_gpu and torch.get_float32_matmul_precision() != "highest"
+
+
+def exact_matmul(left: Tensor, right: Tensor) -> Tensor:
+    """left @ right as in float32, by three products in TF32 where that is on; gradients are rounded.
+
+    x = high + low, both of which TF32 holds: of four products the last is below float32's rounding.
+    """
+    plain = torch.matmul(left, right)
+    if not are_rounded(right):
+        return plain
+    with torch.no_grad():
+        (left_high, left_low), (right_high, right_low) = _parts(left), _parts(right)
+        product = torch.matmul(left_high, right_high)
+        product = product + torch.matmul(left_low, right_high) + torch.matmul(left_high, right_low)
+        correction = product - plain
+    return plain + correction
+
+
+def _parts(t: Tensor) -> tuple[Tensor, Tensor]:
+    high = (t.contiguous().view(torch.int32) & ~_LOW_BITS).view(torch.float32)
+    return high, t - high

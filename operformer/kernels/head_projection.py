@@ -1,0 +1,165 @@
+"""Query, key and value of every head from one reading of the latent function (equation multihead1).
+
+(batch patches points, channels) in half precision -> (3, batch, heads, slots, points, channels / heads): what attention
+over points (one patch) and between patches wants. More slots than patches, filled with zeros, make aligned products.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from operformer.kernels.pointwise_block import head_start
+
+ROWS, WARPS = 64, 4
+SPLITS, STAGES = 88, 3  # of the sum over rows
+
+
+@triton.jit
+def _project_kernel(  # type: ignore[no-untyped-def]
+    v, heads, weights, biases, shift, points, patches, slots, apart,
+    channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(points, block)
+    patch = tl.program_id(0) // tiles
+    first = (tl.program_id(0) - patch * tiles) * block
+    row = tl.arange(0, block)
+    column = tl.arange(0, channels)
+    present = (first + row < points)[:, None]
+    start = (patch.to(tl.int64) * points + first) * channels
+    there = head_start(patch, first, points, patches, slots, channels // width, width)
+    across = (column // width)[None, :] * (slots * points * width) + row[:, None] * width + (column % width)[None, :]
+    x = tl.load(v + start + row[:, None] * channels + column[None, :], present, 0.0)
+    for part in tl.static_range(3):
+        weight = tl.load(weights + part * channels * channels + column[:, None] * channels + column[None, :])
+        y = tl.dot(x, weight) + tl.load(biases + part * channels + column)[None, :]
+        if part == 2:
+            y -= tl.load(shift + (patch // patches) * channels + column)[None, :]
+        tl.store(heads + part * apart + there + across, y.to(tl.float16), present)
+
+
+@triton.jit
+def _gather_kernel(  # type: ignore[no-untyped-def]
+    d_heads, dv, weights, points, patches, slots, apart,
+    channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """The gradient of v from those of query, key and value; weights come transposed."""
+    tiles = tl.cdiv(points, block)
+    patch = tl.program_id(0) // tiles
+    first = (tl.program_id(0) - patch * tiles) * block
+    row = tl.arange(0, block)
+    column = tl.arange(0, channels)
+    present = (first + row < points)[:, None]
+    start = (patch.to(tl.int64) * points + first) * channels
+    there = head_start(patch, first, points, patches, slots, channels // width, width)
+    across = (column // width)[None, :] * (slots * points * width) + row[:, None] * width + (column % width)[None, :]
+    total = tl.zeros([block, channels], tl.float32)
+    for part in tl.static_range(3):
+        weight = tl.load(weights + part * channels * channels + column[:, None] * channels + column[None, :])
+        total = tl.dot(tl.load(d_heads + part * apart + there + across, present, 0.0), weight, total)
+    tl.store(dv + start + row[:, None] * channels + column[None, :], total.to(tl.float16), present)
+
+
+@triton.jit
+def _weight_kernel(  # type: ignore[no-untyped-def]
+    d_heads, v, products, sums, n_tiles, points, patches, slots, apart, splits,
+    channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, stages: tl.constexpr,
+):  # fmt: skip
+    """The gradients of the three weights (channels of v, channels of the heads) and biases, in ``splits`` parts."""
+    row = tl.arange(0, block)
+    column = tl.arange(0, channels)
+    part = tl.program_id(0) % 3
+    total = tl.zeros([channels, channels], tl.float32)
+    along = tl.zeros([channels], tl.float32)
+    tiles = tl.cdiv(points, block)
+    wide = tl.program_id(0).to(tl.int64) * 0
+    across = (column // width)[None, :] * (slots * points * width) + row[:, None] * width + (column % width)[None, :]
+    for tile in tl.range(tl.program_id(0) // 3, n_tiles, splits, num_stages=stages):
+        patch = tile // tiles
+        first = (tile - patch * tiles) * block
+        present = (first + row < points)[:, None]
+        start = ((patch + wide) * points + first) * channels
+        there = head_start(patch, first, points, patches, slots, channels // width, width)
+        x = tl.load(v + start + row[:, None] * channels + column[None, :], present, 0.0)
+        gradient = tl.load(d_heads + part * apart + there + across, present, 0.0)
+        total = tl.dot(tl.trans(x), gradient, total)
+        along += tl.sum(gradient.to(tl.float32), 0)
+    square = column[:, None] * channels + column[None, :]
+    tl.store(products + tl.program_id(0).to(tl.int64) * channels * channels + square, total)
+    tl.store(sums + tl.program_id(0) * channels + column, along)
+
+
+@torch.library.custom_op("operformer::project_heads", mutates_args=())
+def project_heads(
+    v: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, points: int, patches: int, slots: int, width: int
+) -> Tensor:
+    """v (rows, channels) in half precision, weights (3, channels, channels) as of nn.Linear -> heads.
+
+    ``shift`` (batch, channels) is taken away from the values; averages of a constant are that constant.
+    """
+    channels, batch = v.shape[-1], v.numel() // (v.shape[-1] * points * patches)
+    heads = v.new_empty(3, batch, channels // width, slots, points, width)
+    if slots > patches:
+        heads[:, :, :, patches:] = 0
+    _project_kernel[(batch * patches * triton.cdiv(points, ROWS),)](
+        v, heads, _half(weights.mT), biases, shift, points, patches, slots, heads[0].numel(),
+        channels=channels, width=width, block=ROWS, num_warps=WARPS,
+    )  # fmt: skip
+    return heads
+
+
+@project_heads.register_fake
+def _(
+    v: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, points: int, patches: int, slots: int, width: int
+) -> Tensor:
+    channels, batch = v.shape[-1], v.numel() // (v.shape[-1] * points * patches)
+    return v.new_empty(3, batch, channels // width, slots, points, width)
+
+
+@torch.library.custom_op("operformer::project_heads_backward", mutates_args=())
+def project_heads_backward(
+    d_heads: Tensor, v: Tensor, weights: Tensor, points: int, patches: int, slots: int, width: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of v, weights and biases."""
+    channels, batch = v.shape[-1], v.numel() // (v.shape[-1] * points * patches)
+    n_tiles, apart = batch * patches * triton.cdiv(points, ROWS), d_heads[0].numel()
+    dv = torch.empty_like(v)
+    _gather_kernel[(n_tiles,)](
+        d_heads, dv, _half(weights), points, patches, slots, apart,
+        channels=channels, width=width, block=ROWS, num_warps=WARPS,
+    )  # fmt: skip
+    products = torch.empty(SPLITS, 3, channels, channels, dtype=torch.float32, device=v.device)
+    sums = torch.empty(SPLITS, 3, channels, dtype=torch.float32, device=v.device)
+    _weight_kernel[(3 * SPLITS,)](
+        d_heads, v, products, sums, n_tiles, points, patches, slots, apart, SPLITS,
+        channels=channels, width=width, block=ROWS, stages=STAGES, num_warps=WARPS,
+    )  # fmt: skip
+    return dv, products.sum(0).mT.contiguous(), sums.sum(0)
+
+
+@project_heads_backward.register_fake
+def _(
+    d_heads: Tensor, v: Tensor, weights: Tensor, points: int, patches: int, slots: int, width: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(v), torch.empty_like(weights), weights.new_empty(3, v.shape[-1])
+
+
+def _setup(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    v, weights, _, _, *layout = inputs
+    ctx.save_for_backward(v, weights)
+    ctx.layout = layout
+
+
+def _backward(ctx, d_heads):  # type: ignore[no-untyped-def]
+    v, weights = ctx.saved_tensors
+    gradients = project_heads_backward(d_heads.contiguous(), v, weights, *ctx.layout)
+    return (*gradients, None, *[None] * len(ctx.layout))
+
+
+project_heads.register_autograd(_backward, setup_context=_setup)
+
+
+def _half(weight: Tensor) -> Tensor:
+    return weight.to(torch.float16).contiguous()

@@ -1,0 +1,295 @@
+"""What an encoder layer does at each point by itself, in one kernel forward and two backward (recurrence_enc_def).
+
+    y = LayerNorm(v + a + b),   z = LayerNorm(y + W_3 f(W_4 y + b_1) + b_2),   f = GELU
+
+a is the attention without its bias b, or it is W_MultiHead (h + s): h are the averages of the heads in half precision,
+of values from which s was taken away before, a vector for each sample, so that rounding does not see the mean.
+
+The H1 loss differentiates what is rounded point by point, not what is rounded alike at all points. So values enter a
+product as two half-precision numbers, x = high + low, 22 bits in all, and weights as one of 11 bits, as TF32 rounds
+them: two half-precision products cost what one in TF32 does and leave no noise from point to point. The backward pass
+rounds once, gradients to bfloat16 where they are kept.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+FORWARD_ROWS, BACKWARD_ROWS, WARPS = 64, 64, 4
+KEPT = torch.bfloat16  # gradients and what they are multiplied with, for the gradients of weights
+# Rows of ``vectors``: gain and shift of the first norm, biases inside and outside, gain and shift of the second, merge.
+N_VECTORS = 7
+
+
+@triton.jit
+def head_start(patch, first, points, patches, slots, heads: tl.constexpr, width: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Where the points of a patch, from ``first`` on, begin in (batch, heads, slots, points, width)."""
+    sample = patch // patches
+    wide = tl.program_id(0).to(tl.int64) * 0  # an address may need more than 32 bits
+    slot = (sample + wide) * heads * slots + (patch - sample * patches)
+    return (slot * points + first) * width
+
+
+@triton.jit
+def _normalise(x, epsilon, channels: tl.constexpr):  # type: ignore[no-untyped-def]
+    """(x - mean) / std along the rows, and 1 / std."""
+    centred = x - (tl.sum(x, 1) / channels)[:, None]
+    inverse = tl.rsqrt(tl.sum(centred * centred, 1) / channels + epsilon)
+    return centred * inverse[:, None], inverse
+
+
+@triton.jit
+def _norm_gradient(gradient, x, inverse, channels: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The gradient before a normalisation with output x, from that after it."""
+    along = tl.sum(gradient * x, 1) / channels
+    mean = tl.sum(gradient, 1) / channels
+    return (gradient - mean[:, None] - x * along[:, None]) * inverse[:, None]
+
+
+@triton.jit
+def _product(x, weight):  # type: ignore[no-untyped-def]
+    """x @ weight, x in two half-precision parts."""
+    high = x.to(tl.float16)
+    low = (x - high.to(tl.float32)).to(tl.float16)
+    return tl.dot(low, weight, tl.dot(high, weight))
+
+
+@triton.jit
+def _gradient_product(x, weight):  # type: ignore[no-untyped-def]
+    """x @ weight, the rows of x brought into the range of half precision."""
+    scale = tl.maximum(tl.max(tl.abs(x), 1), 1e-30)
+    return tl.dot((x * (1.0 / scale)[:, None]).to(tl.float16), weight) * scale[:, None]
+
+
+@triton.jit
+def _gelu_parts(x):  # type: ignore[no-untyped-def]
+    """P(normal < x), x times which is GELU, and exp(-x^2 / 2); Abramowitz and Stegun 7.1.26, good to 1.5e-7."""
+    bell = tl.exp(-0.5 * x * x)
+    t = 1.0 / (1.0 + 0.2316419 * tl.abs(x))
+    tail = t * (0.127414796 + t * (-0.142248368 + t * (0.710706871 + t * (-0.7265760135 + t * 0.5307027145)))) * bell
+    return tl.where(x < 0, tail, 1.0 - tail), bell
+
+
+@triton.jit
+def _forward_kernel(  # type: ignore[no-untyped-def]
+    v, a, shift, z, z_half, inner, outer, merge, vectors, epsilon_1, epsilon_2, points, patches, slots,
+    channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, merged: tl.constexpr, halved: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(points, block)
+    patch = tl.program_id(0) // tiles
+    first = (tl.program_id(0) - patch * tiles) * block
+    row = tl.arange(0, block)
+    column = tl.arange(0, channels)
+    present = (first + row < points)[:, None]
+    local = row[:, None] * channels + column[None, :]
+    start = (patch.to(tl.int64) * points + first) * channels
+    x = tl.load(v + start + local, present, 0.0)
+    if merged:
+        there = head_start(patch, first, points, patches, slots, channels // width, width)
+        across = (
+            (column // width)[None, :] * (slots * points * width) + row[:, None] * width + (column % width)[None, :]
+        )
+        h = tl.load(a + there + across, present, 0.0).to(tl.float32)
+        h += tl.load(shift + (patch // patches) * channels + column)[None, :]
+        x += _product(h, tl.load(merge + column[:, None] * channels + column[None, :]))
+    else:
+        x += tl.load(a + start + local, present, 0.0)
+    x += tl.load(vectors + 6 * channels + column)[None, :]
+    x, _ = _normalise(x, epsilon_1, channels)
+    y = x * tl.load(vectors + column)[None, :] + tl.load(vectors + channels + column)[None, :]
+    high = y.to(tl.float16)
+    low = (y - high.to(tl.float32)).to(tl.float16)
+    y += tl.load(vectors + 3 * channels + column)[None, :]
+    for part in tl.static_range(2):  # two halves of the hidden channels need fewer registers than all at once
+        some = part * (channels // 2) + tl.arange(0, channels // 2)
+        weight = tl.load(inner + column[:, None] * channels + some[None, :])
+        hidden = tl.dot(low, weight, tl.dot(high, weight)) + tl.load(vectors + 2 * channels + some)[None, :]
+        share, _ = _gelu_parts(hidden)
+        y += _product(hidden * share, tl.load(outer + some[:, None] * channels + column[None, :]))
+    y, _ = _normalise(y, epsilon_2, channels)
+    y = y * tl.load(vectors + 4 * channels + column)[None, :] + tl.load(vectors + 5 * channels + column)[None, :]
+    tl.store(z + start + local, y, present)
+    if halved:
+        tl.store(z_half + start + local, y.to(tl.float16), present)
+
+
+@triton.jit
+def _upper_kernel(  # type: ignore[no-untyped-def]
+    v, a, shift, dz, dz_half, x_kept, h_kept, active_kept, slope_kept, dt_kept, inverses, sums,
+    inner, outer, merge, vectors, epsilon_1, epsilon_2, points, patches, slots,
+    channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, merged: tl.constexpr, halved: tl.constexpr,
+):  # fmt: skip
+    """The forward pass again, then back through the second norm: dt, the gradient before it."""
+    tiles = tl.cdiv(points, block)
+    patch = tl.program_id(0) // tiles
+    first = (tl.program_id(0) - patch * tiles) * block
+    row = tl.arange(0, block)
+    column = tl.arange(0, channels)
+    present = (first + row < points)[:, None]
+    local = row[:, None] * channels + column[None, :]
+    square = column[:, None] * channels + column[None, :]
+    start = (patch.to(tl.int64) * points + first) * channels
+    x = tl.load(v + start + local, present, 0.0)
+    if merged:
+        there = head_start(patch, first, points, patches, slots, channels // width, width)
+        across = (
+            (column // width)[None, :] * (slots * points * width) + row[:, None] * width + (column % width)[None, :]
+        )
+        h = tl.load(a + there + across, present, 0.0).to(tl.float32)
+        h += tl.load(shift + (patch // patches) * channels + column)[None, :]
+        tl.store(h_kept + start + local, h.to(h_kept.dtype.element_ty), present)
+        x += tl.dot(h.to(tl.float16), tl.load(merge + square))
+    else:
+        x += tl.load(a + start + local, present, 0.0)
+    x += tl.load(vectors + 6 * channels + column)[None, :]
+    x, inverse = _normalise(x, epsilon_1, channels)
+    tl.store(inverses + (patch.to(tl.int64) * points + first) + row, inverse, first + row < points)
+    tl.store(x_kept + start + local, x.to(x_kept.dtype.element_ty), present)
+    y = x * tl.load(vectors + column)[None, :] + tl.load(vectors + channels + column)[None, :]
+    hidden = tl.dot(y.to(tl.float16), tl.load(inner + square)) + tl.load(vectors + 2 * channels + column)[None, :]
+    share, bell = _gelu_parts(hidden)
+    slope = share + hidden * bell * 0.3989422804014327
+    tl.store(slope_kept + start + local, slope.to(tl.float16), present)
+    hidden *= share
+    tl.store(active_kept + start + local, hidden.to(active_kept.dtype.element_ty), present)
+    y += tl.dot(hidden.to(tl.float16), tl.load(outer + square)) + tl.load(vectors + 3 * channels + column)[None, :]
+    y, inverse = _normalise(y, epsilon_2, channels)
+    gradient = tl.load(dz + start + local, present, 0.0)
+    if halved:
+        gradient += tl.load(dz_half + start + local, present, 0.0).to(tl.float32)
+    mine = sums + tl.program_id(0) * 3 * channels + column
+    tl.store(mine + channels, tl.sum(gradient * y, 0))
+    tl.store(mine + 2 * channels, tl.sum(gradient, 0))
+    gradient = _norm_gradient(gradient * tl.load(vectors + 4 * channels + column)[None, :], y, inverse, channels)
+    tl.store(mine, tl.sum(gradient, 0))
+    tl.store(dt_kept + start + local, gradient.to(dt_kept.dtype.element_ty), present)
+
+
+@triton.jit
+def _lower_kernel(  # type: ignore[no-untyped-def]
+    dt, slope, x_kept, inverses, dh_kept, dx, dx_kept, da, sums, inner, outer, merge, vectors, points, patches, slots,
+    channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, merged: tl.constexpr,
+):  # fmt: skip
+    """Back through the feed-forward and the first norm: the gradients of v and a. Weights come transposed."""
+    tiles = tl.cdiv(points, block)
+    patch = tl.program_id(0) // tiles
+    first = (tl.program_id(0) - patch * tiles) * block
+    row = tl.arange(0, block)
+    column = tl.arange(0, channels)
+    present = (first + row < points)[:, None]
+    local = row[:, None] * channels + column[None, :]
+    square = column[:, None] * channels + column[None, :]
+    start = (patch.to(tl.int64) * points + first) * channels
+    mine = sums + tl.program_id(0) * 4 * channels + column
+    gradient = tl.load(dt + start + local, present, 0.0).to(tl.float32)
+    hidden = _gradient_product(gradient, tl.load(outer + square))
+    hidden *= tl.load(slope + start + local, present, 0.0).to(tl.float32)
+    tl.store(mine + 2 * channels, tl.sum(hidden, 0))
+    tl.store(dh_kept + start + local, hidden.to(dh_kept.dtype.element_ty), present)
+    gradient += _gradient_product(hidden, tl.load(inner + square))
+    x = tl.load(x_kept + start + local, present, 0.0).to(tl.float32)
+    inverse = tl.load(inverses + (patch.to(tl.int64) * points + first) + row, first + row < points, 0.0)
+    tl.store(mine, tl.sum(gradient * x, 0))
+    tl.store(mine + channels, tl.sum(gradient, 0))
+    gradient = _norm_gradient(gradient * tl.load(vectors + column)[None, :], x, inverse, channels)
+    tl.store(dx + start + local, gradient, present)
+    tl.store(mine + 3 * channels, tl.sum(gradient, 0))
+    if merged:
+        tl.store(dx_kept + start + local, gradient.to(dx_kept.dtype.element_ty), present)
+        there = head_start(patch, first, points, patches, slots, channels // width, width)
+        across = (
+            (column // width)[None, :] * (slots * points * width) + row[:, None] * width + (column % width)[None, :]
+        )
+        heads = _gradient_product(gradient, tl.load(merge + square))
+        tl.store(da + there + across, heads.to(da.dtype.element_ty), present)
+    else:
+        tl.store(da + start + local, gradient.to(da.dtype.element_ty), present)
+
+
+@torch.library.custom_op("operformer::pointwise_block", mutates_args=())
+def block_forward(
+    v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor, vectors: Tensor,
+    epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int, halved: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """z and, if ``halved``, z in half precision; ``merge`` is empty where ``a`` is the attention itself."""
+    channels = v.shape[-1]
+    merged = merge.numel() > 0
+    z = torch.empty_like(v)
+    z_half = torch.empty_like(v, dtype=torch.float16) if halved else v.new_empty(0, dtype=torch.float16)
+    _forward_kernel[_programs(v, points, FORWARD_ROWS)](
+        v, a, shift, z, z_half, _half(inner.T), _half(outer.T), _half(merge.T), vectors, epsilon_1, epsilon_2,
+        points, patches, slots, channels=channels, width=width, block=FORWARD_ROWS, merged=merged, halved=halved,
+        num_warps=WARPS,
+    )  # fmt: skip
+    return z, z_half
+
+
+@block_forward.register_fake
+def _(
+    v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor, vectors: Tensor,
+    epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int, halved: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    half = torch.empty_like(v, dtype=torch.float16) if halved else v.new_empty(0, dtype=torch.float16)
+    return torch.empty_like(v), half
+
+
+@torch.library.custom_op("operformer::pointwise_block_backward", mutates_args=())
+def block_backward(
+    dz: Tensor, dz_half: Tensor, v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor,
+    vectors: Tensor, epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of v, a (in half precision), inner, outer, merge and vectors; ``dz_half`` may be empty."""
+    channels, rows = v.shape[-1], v.numel() // v.shape[-1]
+    merged = merge.numel() > 0
+    grid = _programs(v, points, BACKWARD_ROWS)
+    common = {"channels": channels, "width": width, "block": BACKWARD_ROWS, "merged": merged, "num_warps": WARPS}
+
+    def kept(dtype: torch.dtype = KEPT, needed: bool = True) -> Tensor:
+        return torch.empty(rows if needed else 0, channels, dtype=dtype, device=v.device)
+
+    x, active, dt, dh, slope = kept(), kept(), kept(), kept(), kept(torch.float16)
+    heads, dx_kept = kept(needed=merged), kept(needed=merged)
+    inverses = torch.empty(rows, dtype=torch.float32, device=v.device)
+    upper = torch.empty(grid[0], 3, channels, dtype=torch.float32, device=v.device)
+    _upper_kernel[grid](
+        v, a, shift, dz, dz_half, x, heads, active, slope, dt, inverses, upper,
+        _half(inner.T), _half(outer.T), _half(merge.T), vectors, epsilon_1, epsilon_2, points, patches, slots,
+        halved=dz_half.numel() > 0, **common,
+    )  # fmt: skip
+    dx = torch.empty_like(v)
+    da = torch.empty_like(a, dtype=torch.float16)
+    if slots > patches:
+        da.view(-1, slots, points * width)[:, patches:] = 0
+    lower = torch.empty(grid[0], 4, channels, dtype=torch.float32, device=v.device)
+    _lower_kernel[grid](
+        dt, slope, x, inverses, dh, dx, dx_kept, da, lower, _half(inner), _half(outer), _half(merge), vectors,
+        points, patches, slots, **common,
+    )  # fmt: skip
+    d_outside, d_gain_2, d_shift_2 = upper.sum(0)
+    d_gain_1, d_shift_1, d_inside, d_merge_bias = lower.sum(0)
+    d_vectors = torch.stack([d_gain_1, d_shift_1, d_inside, d_outside, d_gain_2, d_shift_2, d_merge_bias])
+    # y = gain x + shift, so that sum dh y^T needs no y.
+    d_inner = (dh.T @ x).float() * vectors[0] + d_inside[:, None] * vectors[1]
+    d_merge = (dx_kept.T @ heads).float() if merged else torch.empty_like(merge)
+    return dx, da, d_inner, (dt.T @ active).float(), d_merge, d_vectors
+
+
+@block_backward.register_fake
+def _(
+    dz: Tensor, dz_half: Tensor, v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor,
+    vectors: Tensor, epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    half = torch.empty_like(a, dtype=torch.float16)
+    gradients = [torch.empty_like(t) for t in (inner, outer, merge, vectors)]
+    return torch.empty_like(v), half, gradients[0], gradients[1], gradients[2], gradients[3]
+
+
+def _programs(v: Tensor, points: int, block: int) -> tuple[int]:
+    return (v.numel() // (v.shape[-1] * points) * triton.cdiv(points, block),)
+
+
+def _half(weight: Tensor) -> Tensor:
+    return weight.to(torch.float16).contiguous()

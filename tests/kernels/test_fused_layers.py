@@ -1,0 +1,57 @@
+"""Operators by fused layers, beside the same operators in float64 by plain ones."""
+
+import pytest
+import torch
+
+from operformer import FANO, TNO, Grid, ViTNO, set_precision
+from operformer.operators import encoder
+
+SIZE = {"hidden_channels": 32, "n_layers": 2, "n_heads": 4}
+CELLS, NODES = "cells", "nodes"
+CASES = {
+    "TNO, equal weights": (lambda: TNO(2, 1, 1, **SIZE), (7, 5), CELLS),
+    "TNO, weights": (lambda: TNO(2, 1, 1, **SIZE), (7, 5), NODES),
+    "ViTNO": (lambda: ViTNO((3, 3), 3, 1, 1, final_modes=2, **SIZE), (15, 18), CELLS),
+    "ViTNO, weights": (lambda: ViTNO((3, 3), 2, 1, 1, **SIZE), (13, 16), NODES),
+    "FANO": (lambda: FANO((3, 3), 3, 1, 1, final_modes=2, **SIZE), (18, 24), CELLS),
+    "FANO, cosines": (lambda: FANO((3, 3), 3, 1, 1, basis="cosine", **SIZE), (18, 24), CELLS),
+    "FANO in one dimension": (lambda: FANO((5,), 3, 1, 1, **SIZE), (35,), CELLS),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_function_and_gradients(device, monkeypatch, name):
+    make, shape, kind = CASES[name]
+    torch.manual_seed(0)
+    operator = make().to(device)
+    grid = Grid.uniform(shape, kind=kind).to(device)
+    for parameter in operator.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    u, dz = torch.randn(2, 2, 1, *shape, device=device)
+    z = operator.double()(u.double(), grid)
+    z.backward(dz.double())
+    expected = {name: p.grad.clone() for name, p in operator.named_parameters()}
+    operator.zero_grad()
+    operator.float()
+    set_precision(operator, torch.float16)
+    if device == "cpu":
+        monkeypatch.setattr(encoder, "can_fuse", lambda layers, v: True)
+    else:
+        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+    found = operator(u, grid)
+    assert "Block" in _functions(found.grad_fn)
+    found.backward(dz)
+    assert float((found.double() - z).detach().norm() / z.detach().norm()) < 1e-3
+    for key, parameter in operator.named_parameters():
+        if "key.bias" not in key:  # whose gradient is zero: it moves all scores alike
+            error = (parameter.grad.double() - expected[key]).norm() / expected[key].norm()
+            assert float(error) < (5e-3 if device == "cpu" else 2e-2), key
+
+
+def _functions(node, depth=60):
+    """The names of the functions that made a tensor."""
+    names, nodes = "", [node]
+    for _ in range(depth):
+        nodes = [n for node in nodes for n, _ in node.next_functions if n is not None]
+        names += " ".join(type(n).__name__ for n in nodes)
+    return names
