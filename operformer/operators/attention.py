@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -64,6 +65,14 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None
     return average.reshape(*leading, *average.shape[-2:])
 
 
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """The points that are attended to, in place of all: which they are (m,), and log w of their own quadrature (m,)."""
+
+    index: Tensor
+    log_weights: Tensor
+
+
 class MultiHeadAttention(nn.Module):
     """W_MultiHead (A(v; Q_1, K_1, V_1), ..., A(v; Q_H, K_H, V_H)) with d_K = d_model / H (equation multihead1).
 
@@ -82,12 +91,15 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(channels, channels)
         self.merge = nn.Linear(channels, channels)
 
-    def forward(self, v: Tensor, log_weights: Tensor | None, source: Tensor | None = None) -> Tensor:
+    def forward(self, v: Tensor, measure: Tensor | Sources | None, source: Tensor | None = None) -> Tensor:
         """Self-attention of v (batch, n, c), or its cross-attention to ``source`` (batch, m, c).
 
-        ``log_weights`` (m,) or (batch, m) belong to what is attended to.
+        ``measure`` is log w of what is attended to, (m,) or (batch, m), or says which of its points stand for all.
         """
         source = v if source is None else source
+        log_weights = measure.log_weights if isinstance(measure, Sources) else measure
+        if isinstance(measure, Sources):
+            source = source.index_select(1, measure.index.to(v.device))
         query, key, value = (self._split(t) for t in (self.query(v), self.key(source), self.value(source)))
         if log_weights is not None and log_weights.ndim == 2:
             log_weights = log_weights.unsqueeze(1)
