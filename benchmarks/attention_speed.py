@@ -5,12 +5,12 @@
 
 Times are medians of calls that take turns; "ratio" is over plain `scaled_dot_product_attention` of the same dtype and
 shapes. Before anything is timed, every form is compared with the formula in float64 at 289 points: "error" is its
-largest difference in the dtype of the row; more than 1e-5 in float32, gradients included, ends the run. The weights are those of a
-square of nodes: corners, edges and inner points have three of them.
+largest difference in the dtype of the row; more than 1e-5 in float32, gradients included, ends the run. The weights are
+those of a square of nodes: one for inner points, one for edges, one for corners.
 
     ours            what the networks call: log w as a key channel on a GPU, as a mask on a CPU; float32 for bfloat16
     channel         [q, 1] and [k, log w] in the dtype itself; channel-cudnn: by that kernel
-    through-fp16    bfloat16 as float16, which is exact but for its range: three more digits in the output
+    through-fp16    bfloat16 as float16, which is exact but for its range: three more bits in the output
     mask            log w as an additive mask that is broadcast; mask-cudnn
     value-channel   softmax(q k) applied to [w v, w], then divided by the last channel; value-channel-cudnn
     groups          plain attention to the points of each weight, joined by their logsumexp: no wider heads

@@ -164,7 +164,7 @@ def _finite(bias: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _four_axes(t: Tensor, leading: torch.Size, width: int) -> Tensor:
-    t = pad(t, (0, width - t.shape[-1]))
+    t = t if t.shape[-1] == width else pad(t, (0, width - t.shape[-1]))  # which copies, even by nothing
     t = t.expand(*leading, *t.shape[-2:])
     outer = leading[0] if leading else 1
     return t.reshape(outer, prod(leading[1:]), *t.shape[-2:])
