@@ -75,7 +75,8 @@ def measure(name, size, arguments):
         operator = None
         if device == "cuda":
             torch.cuda.empty_cache()
-    numbers = "  ".join(f"{key} {value:.4g}" for key, value in row.items() if isinstance(value, int | float))
+    shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in row.items()}
+    numbers = "  ".join(f"{key} {value}" for key, value in shown.items() if key != "operator" and value is not None)
     print(f"{name:12s} {numbers}", flush=True)
     return row
 

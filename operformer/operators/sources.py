@@ -5,6 +5,8 @@ Attention is a ratio of integrals over D: any quadrature that converges will do 
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 from torch import Tensor
 
@@ -19,7 +21,7 @@ def choose_sources(grid: Grid, most: int) -> Sources:
     """At most ``most`` of the points, and weights W with sum_j W_j f(y_j) near sum_i w_i f(x_i) for smooth f.
 
     On tensor products some points of each axis: the difference is of fourth order in their spacing. Of scattered points
-    one in each of equal boxes: second order. Where they lie belongs to D, so ``most`` means the same on every grid.
+    one in each of equal boxes: second order. Where they should lie belongs to D and not to the grid.
     """
     if grid.axes is None:
         index, weights = _of_boxes(grid, most)
@@ -42,13 +44,13 @@ def check_sources(sources: int | None, dim: int) -> None:
 
 def shares(most: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """As many points of every axis, most in all; what a short axis does not need goes to the others."""
-    budget = most
-    for known, n in enumerate(sorted(shape)):
-        share = _root(budget, len(shape) - known)
-        if share < n:
-            return tuple(min(size, share) for size in shape)
-        budget //= n
-    return shape
+    share = _root(most, len(shape))
+    for _ in shape:
+        short = [int(n) for n in shape if n <= share]
+        if len(short) == len(shape):
+            return shape
+        share = _root(most // prod(short), len(shape) - len(short))
+    return tuple(n if n <= share else share for n in shape)
 
 
 def thin_axis(axis: Tensor, weights: Tensor, m: int) -> tuple[Tensor, Tensor]:
@@ -73,7 +75,7 @@ def _spread(x: Tensor, m: int) -> Tensor:
     wanted = x[0] + (x[-1] - x[0]) * ((count + 1e-9) / (m - 1))
     nearest = torch.searchsorted((x[1:] + x[:-1]) / 2, wanted)
     # Where points are rarer than wanted, the next ones; and no more than leave enough for the rest.
-    return torch.minimum(torch.cummax(nearest - count, 0).values, torch.tensor(len(x) - m, device=x.device)) + count
+    return torch.cummax(nearest - count, 0).values.clamp(max=len(x) - m) + count
 
 
 def _lagrange(y: Tensor, x: Tensor, degree: int) -> Tensor:
