@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -41,27 +42,39 @@ def log_density(weights: Tensor) -> Tensor:
 def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None, scale: float) -> Tensor:
     """`attention` for weights that were checked and turned into `log_density` before: no look at values.
 
-    log w is a rank-one bias: q' = [scale q, 1] and k' = [k, log w] make weighted attention plain, so that every fused
-    kernel applies. These want four axes and one head size for query, key and value; hence the padding with zeros.
+    Kernels of the CPU add log w to the scores as they are; fused ones of a GPU want it among the channels
+    (`with_bias`). Both want four axes and one head size for query, key and value, on a GPU a multiple of 8; hence the
+    padding with zeros.
     """
-    if query.dtype == torch.bfloat16 or (query.dtype == torch.float16 and query.device.type == "cpu"):
+    on_cpu = query.device.type == "cpu"
+    if query.dtype == torch.bfloat16 or (query.dtype == torch.float16 and on_cpu):
         # The inputs stay rounded, the average is float32: CPUs gain nothing from half precision, and a kernel that
         # rounds its output to bfloat16 is off by 0.6 %.
         query, key, value = query.float(), key.float(), value.float()
-    query = query * scale
-    if log_weights is not None:
-        bias = as_channels(log_weights.unsqueeze(-1).to(key.device), key.dtype)
-        query = torch.cat([query, query.new_ones(1).expand(*query.shape[:-1], bias.shape[-1])], -1)
-        shared = torch.broadcast_shapes(key.shape[:-1], bias.shape[:-1])
-        key = torch.cat([key.expand(*shared, -1), bias.expand(*shared, -1)], -1)
-    leading = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    bias = None
+    if log_weights is not None and on_cpu and not log_weights.requires_grad:
+        bias = _finite(log_weights, query.dtype).unsqueeze(-2)
+    elif log_weights is not None:
+        query, key, scale = *with_bias(query * scale, key, log_weights), 1.0
+    batches = [t.shape[:-2] for t in (query, key, value)]
+    leading = torch.broadcast_shapes(*batches, () if bias is None else bias.shape[:-2])
     channels = value.shape[-1]
-    width = -(-max(query.shape[-1], channels) // 8) * 8
+    width = max(query.shape[-1], channels)
+    width = width if on_cpu else -(-width // 8) * 8
     query, key, value = (_four_axes(t, leading, width) for t in (query, key, value))
-    average = scaled_dot_product_attention(query, key, value, scale=1.0)[..., :channels]
+    mask = None if bias is None else _four_axes(bias, leading, bias.shape[-1])
+    average = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)[..., :channels]
     if average.dtype == torch.float16:
         average = average.float()
     return average.reshape(*leading, *average.shape[-2:])
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """The points that are attended to, in place of all: which they are (m,), and log w of their own quadrature (m,)."""
+
+    index: Tensor
+    log_weights: Tensor
 
 
 class MultiHeadAttention(nn.Module):
@@ -82,12 +95,15 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(channels, channels)
         self.merge = nn.Linear(channels, channels)
 
-    def forward(self, v: Tensor, log_weights: Tensor | None, source: Tensor | None = None) -> Tensor:
+    def forward(self, v: Tensor, measure: Tensor | Sources | None, source: Tensor | None = None) -> Tensor:
         """Self-attention of v (batch, n, c), or its cross-attention to ``source`` (batch, m, c).
 
-        ``log_weights`` (m,) or (batch, m) belong to what is attended to.
+        ``measure`` is log w of what is attended to, (m,) or (batch, m), or says which of its points stand for all.
         """
         source = v if source is None else source
+        log_weights = measure.log_weights if isinstance(measure, Sources) else measure
+        if isinstance(measure, Sources):
+            source = source.index_select(1, measure.index.to(v.device))
         query, key, value = (self._split(t) for t in (self.query(v), self.key(source), self.value(source)))
         if log_weights is not None and log_weights.ndim == 2:
             log_weights = log_weights.unsqueeze(1)
@@ -128,20 +144,27 @@ def check_heads(channels: int, n_heads: int) -> None:
     raise UsageError(f"n_heads must divide hidden_channels: got {n_heads} and {channels}; {remedy}")
 
 
-def as_channels(bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """The bias as key channels: one, or in half precision two, whose sum has twice the digits.
+def with_bias(query: Tensor, key: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
+    """log w is a rank-one bias: q' = [q, 1] and k' = [k, log w] make weighted attention plain.
 
-    Minus infinity, weight zero, becomes a number so low that no score makes up for it; as such it makes gradients NaN.
+    In half precision it takes two channels, whose sum has twice the digits.
     """
-    lowest = torch.finfo(dtype).min / 2
-    coarse = bias.clamp(min=lowest).to(dtype)
-    if dtype not in _HALF:
-        return coarse
-    return torch.cat([coarse, (bias.clamp(min=lowest) - coarse.to(bias.dtype)).to(dtype)], -1)
+    bias = log_weights.unsqueeze(-1).to(key.device)
+    parts = [_finite(bias, key.dtype)]
+    if key.dtype in _HALF:
+        parts.append(_finite(bias - parts[0].to(bias.dtype), key.dtype))
+    query = torch.cat([query, query.new_ones(1).expand(*query.shape[:-1], len(parts))], -1)
+    shared = torch.broadcast_shapes(key.shape[:-1], bias.shape[:-1])
+    return query, torch.cat([t.expand(*shared, -1) for t in (key, *parts)], -1)
+
+
+def _finite(bias: Tensor, dtype: torch.dtype) -> Tensor:
+    """Minus infinity, weight zero, as a number so low that no score makes up for it; as such it makes gradients NaN."""
+    return bias.clamp(min=torch.finfo(dtype).min / 2).to(dtype)
 
 
 def _four_axes(t: Tensor, leading: torch.Size, width: int) -> Tensor:
-    t = pad(t, (0, width - t.shape[-1]))
+    t = t if t.shape[-1] == width else pad(t, (0, width - t.shape[-1]))  # which copies, even by nothing
     t = t.expand(*leading, *t.shape[-2:])
     outer = leading[0] if leading else 1
     return t.reshape(outer, prod(leading[1:]), *t.shape[-2:])

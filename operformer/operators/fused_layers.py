@@ -18,7 +18,7 @@ from operformer.domain.transform import TensorTransform
 from operformer.kernels.head_projection import project_heads
 from operformer.kernels.patched_average import patched_average, patched_average_backward, wide_bmm
 from operformer.kernels.pointwise_block import block_backward, block_forward
-from operformer.operators.attention import MultiHeadAttention, as_channels
+from operformer.operators.attention import MultiHeadAttention, with_bias
 from operformer.operators.encoder import EncoderLayer
 from operformer.operators.integral import ModeTables, SpectralMixing
 from operformer.operators.patched_attention import CommonPoints, FourierAttention, PatchedAttention
@@ -114,10 +114,8 @@ def _average_points(query: Tensor, key: Tensor, value: Tensor, log_weights: Tens
         return scaled_dot_product_attention(query, key, value, scale=scale).contiguous()
     width = value.shape[-1]
     logarithms = log_weights if log_weights.ndim == 1 else log_weights.unsqueeze(1)
-    bias = as_channels(logarithms.unsqueeze(-1).to(key.device), key.dtype).expand(*key.shape[:-1], -1)
-    missing = -(width + bias.shape[-1]) % ALIGNED
-    query = pad(torch.cat([query * scale, torch.ones_like(bias)], -1), (0, missing))
-    key = pad(torch.cat([key, bias], -1), (0, missing))
+    query, key = with_bias(query * scale, key, logarithms)
+    query, key = (pad(t, (0, -t.shape[-1] % ALIGNED)) for t in (query, key))
     value = pad(value, (0, query.shape[-1] - width))
     return scaled_dot_product_attention(query, key, value, scale=1.0)[..., :width].contiguous()
 

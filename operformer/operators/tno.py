@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 from torch import Tensor
 
 from operformer.domain import Grid
 from operformer.domain.interpolation import interpolate
 from operformer.errors import UsageError
-from operformer.operators.attention import MultiHeadAttention, SelfAttention, check_heads, log_density
+from operformer.operators.attention import MultiHeadAttention, SelfAttention, Sources, check_heads, log_density
 from operformer.operators.encoder import (
     Composition,
     EncoderLayer,
@@ -19,13 +21,16 @@ from operformer.operators.encoder import (
     is_start,
 )
 from operformer.operators.operator import Operator, constructor_settings
+from operformer.operators.sources import check_sources, choose_sources
 
 
 class TNO(Operator):
     """G = T_out o E_L o T_in with the continuum attention of Definition 4, weighted by the quadrature of the grid.
 
     Any grid in D will do, and any ``query`` points for the output. ``initial_channels`` of the input channels are an
-    initial condition, lifted by a map of their own (Section 6.1). Good values: the defaults, which are the paper's.
+    initial condition, lifted by a map of their own (Section 6.1). ``sources`` is how many points are attended to at
+    most, for large grids: the integrals over D by a coarser rule, the output at all points. Good values: the defaults,
+    which are the paper's; ``sources=1024`` in two dimensions.
     """
 
     def __init__(
@@ -38,21 +43,39 @@ class TNO(Operator):
         n_heads: int = 8,
         initial_channels: int = 0,
         learnable_skips: bool = False,
+        sources: int | None = None,
     ) -> None:
         settings = constructor_settings(locals())
         super().__init__(dim, in_channels, out_channels, settings)
+        self.initial_channels = initial_channels
+        self.sources = sources
         self.network = pointwise_network(
             dim, in_channels, out_channels, hidden_channels, n_layers, n_heads, initial_channels, learnable_skips
         )
-        self.initial_channels = initial_channels
+
+    @property
+    def sources(self) -> int | None:
+        """How many points are attended to at most; None is all of them. May be set on a trained operator."""
+        return self.settings["sources"]
+
+    @sources.setter
+    def sources(self, most: int | None) -> None:
+        check_sources(most, self.dim)
+        if most is not None and self.initial_channels:
+            raise UsageError("sources leaves points out, and initial_channels live at one of them: give either")
+        self.settings["sources"] = most
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
         looking = self.initial_channels > 0 and not torch.compiler.is_compiling()
         if looking and not bool(is_start(self.position(grid)).any()):
             raise UsageError(f"the initial condition needs a point at the start of D, and {grid} has none; use nodes")
-        log_weights = None if grid.has_equal_weights else log_density(grid.weights.flatten())
-        return apply_pointwise(self.network, self, u, grid, query, log_weights)
+        return apply_pointwise(self.network, self, u, grid, query, self._measure(grid))
+
+    def _measure(self, grid: Grid) -> Tensor | Sources | None:
+        if self.sources is not None and self.sources < prod(grid.shape):
+            return choose_sources(grid, self.sources)
+        return None if grid.has_equal_weights else log_density(grid.weights.flatten())
 
 
 class UniversalTNO(Operator):
@@ -109,7 +132,12 @@ def pointwise_network(
 
 
 def apply_pointwise(
-    network: Composition, operator: Operator, u: Tensor, grid: Grid, query: Grid | None, log_weights: Tensor | None
+    network: Composition,
+    operator: Operator,
+    u: Tensor,
+    grid: Grid,
+    query: Grid | None,
+    log_weights: Tensor | Sources | None,
 ) -> Tensor:
     """A network of points and channels, applied to channels-first values on grids.
 

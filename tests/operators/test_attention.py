@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from operformer import Grid, attention
 from operformer.errors import UsageError
-from operformer.operators.attention import MultiHeadAttention, SelfAttention, log_density
+from operformer.operators.attention import MultiHeadAttention, SelfAttention, _with_bias, log_density
 from operformer.operators.literal import literal_attention, literal_trapezoidal_attention
 
 FORMS = pytest.mark.parametrize("form", [attention, literal_attention], ids=["fused", "literal"])
@@ -201,6 +201,38 @@ def test_weight_zero_has_the_gradients_of_absence(dtype):
     for gradient, wanted in zip(full, expected, strict=True):
         assert bool(torch.isfinite(gradient).all())
         torch.testing.assert_close(gradient, wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.float16, 2e-3)])
+def test_the_logarithm_among_the_channels_is_the_weight(dtype, tolerance):
+    """What GPUs are given: plain attention of [q, 1] and [k, log w]; in float16 log w has two channels."""
+    query, key, value, grid = problem(n=13)
+    weights = grid.weights.clone()
+    weights[4] = 0
+    query, key = query.to(dtype), key.to(dtype)
+    longer, biased = _with_bias(query, key, log_density(1e-3 * weights))
+    assert longer.dtype == biased.dtype == dtype
+    scores = longer.double() @ biased.double().T
+    expected = query.double() @ key.double().T + torch.where(weights > 0, weights, 1.0).log()
+    present = weights > 0
+    shift = scores[:, present] - expected[:, present]  # one constant, which the softmax does not see
+    torch.testing.assert_close(shift, shift[0, 0].expand_as(shift), rtol=0, atol=min(tolerance, 1e-5))
+    assert float(scores[:, ~present].max()) < -3e4
+    found = torch.softmax(scores, -1) @ value
+    torch.testing.assert_close(
+        found, by_definition(query, key, value, weights), rtol=tolerance, atol=tolerance
+    )  # float16: its inputs are rounded alike
+
+
+def test_weights_have_gradients():
+    """d/dw_j of sum_i w_i e_i v_i / sum_i w_i e_i = e_j (v_j - average) / sum_i w_i e_i."""
+    query, key, value, grid = problem(n=1)
+    weights = grid.weights.clone().requires_grad_()
+    attention(query, key, value, weights).sum().backward()
+    mass = torch.exp(key @ query[0])
+    average = (grid.weights * mass) @ value / (grid.weights * mass).sum()
+    expected = mass * (value - average).sum(-1) / (grid.weights * mass).sum()
+    torch.testing.assert_close(weights.grad, expected, rtol=1e-10, atol=1e-10)
 
 
 @FORMS

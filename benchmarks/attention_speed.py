@@ -1,0 +1,290 @@
+"""Weighted attention beside plain attention, in one run: ours, and other ways to bring the weights in.
+
+    python benchmarks/attention_speed.py [--points 1024 4096 16384] [--heads 16 64] [--dtypes float32 float16 bfloat16]
+        [--forms ours channel mask flex] [--batch 2] [--number 8] [--repetitions 10] [--processor] [--out table.json]
+
+Times are medians of calls that take turns; "ratio" is over plain `scaled_dot_product_attention` of the same dtype and
+shapes. Before anything is timed, every form is compared with the formula in float64 at 289 points: "error" is its
+largest difference in the dtype of the row; more than 1e-5 in float32, gradients included, ends the run. The weights are
+those of a square of nodes: one for inner points, one for edges, one for corners.
+
+    ours            what the networks call: log w as a key channel on a GPU, as a mask on a CPU; float32 for bfloat16
+    channel         [q, 1] and [k, log w] in the dtype itself; channel-cudnn: by that kernel
+    through-fp16    bfloat16 as float16, which is exact but for its range: three more bits in the output
+    mask            log w as an additive mask that is broadcast; mask-cudnn
+    value-channel   softmax(q k) applied to [w v, w], then divided by the last channel; value-channel-cudnn
+    groups          plain attention to the points of each weight, joined by their logsumexp: no wider heads
+    flex            flex_attention with score + log w, compiled
+"""
+
+import argparse
+import json
+import statistics
+import time
+from functools import cache
+from math import isqrt
+from pathlib import Path
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from operformer import Grid
+from operformer.operators.attention import _with_bias, attend, log_density
+from operformer.operators.literal import literal_attention
+
+
+def plain(query, key, value, log_weights, scale):
+    return scaled_dot_product_attention(query, key, value, scale=scale)
+
+
+def ours(query, key, value, log_weights, scale):
+    return attend(query, key, value, log_weights, scale)
+
+
+def channel(query, key, value, log_weights, scale):
+    longer, biased = _with_bias(query * scale, key, log_weights)
+    width = -(-longer.shape[-1] // 8) * 8
+    padded = (pad(t, (0, width - t.shape[-1])) for t in (longer, biased, value))
+    return scaled_dot_product_attention(*padded, scale=1.0)[..., : value.shape[-1]]
+
+
+def through_fp16(query, key, value, log_weights, scale):
+    return channel(query.half(), key.half(), value.half(), log_weights, scale).float()
+
+
+def mask(query, key, value, log_weights, scale):
+    bias = log_weights.to(query.dtype).expand(*query.shape[:-1], -1)
+    return scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
+
+
+def value_channel(query, key, value, log_weights, scale):
+    weights = log_weights.exp().to(value.dtype).unsqueeze(-1).expand(*value.shape[:-1], 1)
+    wide = torch.cat([weights * value, weights], -1)
+    wide = pad(wide, (0, -wide.shape[-1] % 8))
+    sums = scaled_dot_product_attention(query, key, wide, scale=scale)
+    return sums[..., : value.shape[-1]] / sums[..., value.shape[-1], None]
+
+
+_compiled_flex = torch.compile(flex_attention)
+
+
+def flex(query, key, value, log_weights, scale):
+    bias = log_weights.float()
+    return _compiled_flex(query, key, value, lambda score, b, h, i, j: score + bias[j], scale=scale)
+
+
+def groups(query, key, value, log_weights, scale):
+    return Groups.apply(query, key, value, *groups_of(log_weights), scale)
+
+
+@cache
+def groups_of(log_weights):
+    """The points of each weight, and its logarithm: known with the grid, so not timed."""
+    logs = sorted({round(w, 9) for w in log_weights.tolist()})
+    return [torch.nonzero((log_weights - log).abs() < 1e-8)[:, 0] for log in logs], logs
+
+
+class Groups(torch.autograd.Function):
+    """sum_g e^(L_g + log w_g - L) o_g with L = log sum_g e^(L_g + log w_g), o_g the plain attention to group g.
+
+    A group's gradients are those of a kernel that is told the joint output and L - log w_g in place of its own.
+    """
+
+    @staticmethod
+    def forward(ctx, query, key, value, members, logs, scale):  # noqa: D102
+        parts = [_fused(query, key[:, :, of], value[:, :, of], scale) for of in members]
+        shares = torch.stack([part[1] + log for part, log in zip(parts, logs, strict=True)])
+        joint = shares.logsumexp(0)
+        out = sum((s - joint).exp()[..., None] * part[0] for s, part in zip(shares, parts, strict=True)).to(query.dtype)
+        ctx.save_for_backward(query, key, value, out, joint)
+        ctx.rest = members, logs, scale, [part[2] for part in parts]
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):  # noqa: D102
+        query, key, value, out, joint = ctx.saved_tensors
+        members, logs, scale, states = ctx.rest
+        to_query, to_key, to_value = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
+        for of, log, state in zip(members, logs, states, strict=True):
+            q, k, v = _fused_backward(gradient, query, key[:, :, of], value[:, :, of], out, joint - log, state, scale)
+            to_query += q
+            to_key[:, :, of], to_value[:, :, of] = k, v
+        return to_query, to_key, to_value, None, None, None
+
+
+def _fused(query, key, value, scale):
+    """Output, logsumexp and what the backward kernel wants to be told again."""
+    if query.device.type == "cpu":
+        out, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, scale=scale)
+        return out, total, ()
+    out, total, *state = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, scale=scale)
+    return out, total, state
+
+
+def _fused_backward(gradient, query, key, value, out, total, state, scale):
+    if query.device.type == "cpu":
+        backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        return backward(gradient, query, key, value, out, total, 0.0, False, scale=scale)
+    backward = torch.ops.aten._scaled_dot_product_flash_attention_backward
+    q_ends, k_ends, n, m, seed, offset = state[:6]
+    fixed = (gradient.contiguous(), query, key, value, out, total.contiguous(), q_ends, k_ends, n, m, 0.0, False)
+    return backward(*fixed, seed, offset, scale=scale)
+
+
+def by_cudnn(form):
+    def forced(*arguments):
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            return form(*arguments)
+
+    return forced
+
+
+FORMS = {
+    "plain": plain,
+    "ours": ours,
+    "channel": channel,
+    "channel-cudnn": by_cudnn(channel),
+    "through-fp16": through_fp16,
+    "mask": mask,
+    "mask-cudnn": by_cudnn(mask),
+    "value-channel": value_channel,
+    "value-channel-cudnn": by_cudnn(value_channel),
+    "groups": groups,
+    "flex": flex,
+    "plain-cudnn": by_cudnn(plain),
+}
+
+
+def takes(name, dtype, device):
+    """Whether a form is meant for that dtype and device; kernels of cuDNN and flash attention are for halves."""
+    if name == "through-fp16":
+        return dtype == torch.bfloat16
+    return not name.endswith("cudnn") or (device == "cuda" and dtype != torch.float32)
+
+
+def has_gradients(name, device):
+    """Whether a form can be trained with: flex_attention cannot on a CPU."""
+    return name != "flex" or device == "cuda"
+
+
+def problem(points, head, dtype, arguments):
+    """Query, key, value (batch, heads, N, d), and log w of N nodes of a square, or of an interval."""
+    generator = torch.Generator().manual_seed(0)
+    side = isqrt(points)
+    weights = Grid.uniform((side, side) if side**2 == points else points).weights.flatten()
+    shape = (arguments.batch, arguments.number, points, head)
+    inputs = [torch.randn(shape, generator=generator).to(arguments.device, dtype) for _ in range(3)]
+    log_weights = log_density(weights)
+    return [t.requires_grad_() for t in inputs], log_weights.to(arguments.device), weights
+
+
+def check(name, head, dtype, arguments):
+    """The largest difference from the formula, for inputs that are rounded alike; in float32 gradients count, too."""
+    inputs, log_weights, weights = problem(289, head, dtype, arguments)
+    trained = has_gradients(name, arguments.device)
+    inputs = inputs if trained else [t.detach() for t in inputs]
+    exact = literal_attention(*inputs, None if "plain" in name else weights.to(inputs[0].device), head**-0.5)
+    found = FORMS[name](*inputs, log_weights, head**-0.5)
+    error = float((found.double() - exact).detach().abs().max())
+    if dtype == torch.float32:
+        worst = error
+        if trained:
+            gradients, expected = (torch.autograd.grad(out.sum(), inputs) for out in (found, exact))
+            worst = max(worst, *(float((g - e).abs().max()) for g, e in zip(gradients, expected, strict=True)))
+        if worst > 1e-5:
+            raise SystemExit(f"{name} is not weighted attention: it differs by {worst:.1e} at heads of {head}")
+    return error
+
+
+def milliseconds_of(action, arguments):
+    """One call: CUDA events on a GPU, the clock of the wall or of the processor elsewhere."""
+    if arguments.device != "cuda":
+        clock = time.process_time if arguments.processor else time.perf_counter
+        started = clock()
+        action()
+        return 1e3 * (clock() - started)
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    action()
+    last.record()
+    torch.cuda.synchronize()
+    return first.elapsed_time(last)
+
+
+def actions_of(name, inputs, log_weights, scale):
+    """One call forward, and where it has gradients one forward and backward."""
+    detached = [t.detach() for t in inputs]
+
+    def forward():
+        with torch.no_grad():
+            FORMS[name](*detached, log_weights, scale)
+
+    def both():
+        out = FORMS[name](*inputs, log_weights, scale)
+        torch.autograd.grad(out, inputs, torch.ones_like(out))
+
+    device = inputs[0].device.type
+    return {"forward": forward} | ({"forward and backward": both} if has_gradients(name, device) else {})
+
+
+def measure(points, head, dtype, arguments):
+    rows, usable = [], {}
+    inputs, log_weights, _ = problem(points, head, dtype, arguments)
+    for name in ["plain", *(form for form in arguments.forms if form != "plain")]:
+        if not takes(name, dtype, arguments.device):
+            continue
+        try:
+            error = check(name, head, dtype, arguments)
+            actions = actions_of(name, inputs, log_weights, head**-0.5)
+            for action in actions.values():
+                action()
+            usable[name] = error, actions
+        except Exception as failure:  # a kernel that is not there has many ways to say so
+            reason = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+            print(f"{points:6d} x {head:2d} {str(dtype)[6:]:9s} {name:20s} not possible: {reason[:80]}", flush=True)
+    for what in ("forward", "forward and backward"):
+        times = {name: [] for name, (_, actions) in usable.items() if what in actions}
+        for _ in range(arguments.repetitions):
+            for name in times:
+                actions = usable[name][1]
+                times[name].append(milliseconds_of(actions[what], arguments))
+        for name in times:
+            error = usable[name][0]
+            milliseconds = statistics.median(times[name])
+            row = {"points": points, "head": head, "dtype": str(dtype)[6:], "what": what, "form": name}
+            row |= {"ms": milliseconds, "ratio": milliseconds / statistics.median(times["plain"]), "error": error}
+            rows.append(row)
+            place = f"{points:6d} x {head:2d} {row['dtype']:9s} {what:21s} {name:20s}"
+            print(f"{place} {milliseconds:10.3f} ms  ratio {row['ratio']:6.3f}  error {error:.1e}", flush=True)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--points", type=int, nargs="+", help="1024 4096 16384; on a CPU 256 1024")
+    parser.add_argument("--heads", type=int, nargs="+", default=[16, 64])
+    parser.add_argument("--dtypes", nargs="+", choices=["float32", "float16", "bfloat16"])
+    parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=list(FORMS))
+    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--number", type=int, default=8, help="of heads")
+    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--processor", action="store_true", help="its time, on a CPU that does other things as well")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    on_gpu = arguments.device == "cuda"
+    points = arguments.points or ([1024, 4096, 16384] if on_gpu else [256, 1024])
+    dtypes = arguments.dtypes or (["float32", "float16", "bfloat16"] if on_gpu else ["float32"])
+    rows = []
+    for dtype in dtypes:
+        for head in arguments.heads:
+            for count in points:
+                rows += measure(count, head, getattr(torch, dtype), arguments)
+    if arguments.out:
+        arguments.out.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
