@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from operformer.files import read_json, write_json
 from operformer.learning.error_spectra import ErrorSpectrum
 from operformer.learning.evaluation import Curves, Evaluation, Images
 from operformer.learning.face_jumps import AxisJumps, FaceJumps
+from operformer.learning.rollout import Rollout
 from operformer.settings import construct
 
 
@@ -33,6 +35,33 @@ def read_evaluations(path: Path) -> list[Evaluation]:
     return evaluations
 
 
+def write_rollout(rollout: Rollout, path: Path) -> None:
+    """Put the rollout at the path in one step; infinity, which JSON does not have, is null."""
+    values = asdict(rollout)
+    for name in ("errors", "persistence"):
+        values[name] = [[error if isfinite(error) else None for error in step] for step in values[name]]
+    write_json(path, values)
+
+
+def read_rollout(path: Path) -> Rollout:
+    """The rollout of a file."""
+    values = read_json(path)
+    with _told_as_damage(path):
+        given = _complete(Rollout, values)
+        errors, persistence = (_steps(given[name], len(given["times"])) for name in ("errors", "persistence"))
+        last = None if given["spectrum"] is None else _spectrum(given["spectrum"])
+        times = {"times": given["times"]}
+        return construct(Rollout, times, "rollout", errors=errors, persistence=persistence, spectrum=last)
+
+
+def _steps(values: Sequence[Sequence[float | None]], count: int) -> tuple[tuple[float, ...], ...]:
+    """Errors of as many samples at each step, null is infinity."""
+    steps = tuple(tuple(inf if error is None else float(error) for error in step) for step in values)
+    if len(steps) != count or len({len(step) for step in steps}) != 1 or not steps[0]:
+        raise ValueError("errors are missing")
+    return steps
+
+
 @contextmanager
 def _told_as_damage(path: Path) -> Iterator[None]:
     try:
@@ -49,7 +78,7 @@ def _evaluation(values: Mapping[str, Any]) -> Evaluation:
         "evaluation",
         median_sample=_look(values["median_sample"]),
         worst_sample=_look(values["worst_sample"]),
-        spectrum=None if values["spectrum"] is None else spectrum(values["spectrum"]),
+        spectrum=None if values["spectrum"] is None else _spectrum(values["spectrum"]),
         jumps=None if values["jumps"] is None else _jumps(values["jumps"]),
     )
     if not evaluation.errors or len(evaluation.h1_errors) not in (0, len(evaluation.errors)):
@@ -57,8 +86,7 @@ def _evaluation(values: Mapping[str, Any]) -> Evaluation:
     return evaluation
 
 
-def spectrum(values: Mapping[str, Any]) -> ErrorSpectrum:
-    """The spectrum that plain values describe."""
+def _spectrum(values: Mapping[str, Any]) -> ErrorSpectrum:
     found = construct(ErrorSpectrum, _complete(ErrorSpectrum, values), "spectrum")
     if len({len(row) for row in (found.wave_numbers, found.truth, found.prediction, found.error)}) != 1:
         raise ValueError("the rows of a spectrum differ in length")
