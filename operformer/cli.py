@@ -112,12 +112,14 @@ def evaluate(run: Path) -> None:
     run
         The folder of the run.
     """
-    from operformer.report.tables import error_table
+    from operformer.report.tables import error_table, remarks
     from operformer.run import evaluate_run, evaluation_grids, read_run
 
     evaluate_run(run)
     done = read_run(run)
     _show(error_table([done]))
+    for line in remarks(done):
+        console.print(line, soft_wrap=True)
     grids = evaluation_grids(done.experiment.problem, done.experiment.data.resolution)
     left_out = grids.keys() - {evaluation.label for evaluation in done.evaluations}
     if left_out:
@@ -183,7 +185,15 @@ def _report(runs: list[Run], path: Path) -> None:
 
 
 def _show(table: Any) -> None:
-    grille = Grille(title=table.title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    # Two spaces between columns: those of an evaluation fit into 80.
+    grille = Grille(
+        title=table.title,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     for name in table.header:
         grille.add_column(name, justify="left" if name in ("grid", "operator") else "right")
     for row in table.rows:

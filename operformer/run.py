@@ -1,15 +1,16 @@
 """An experiment carried out in a folder: drawn, trained, evaluated, each step leaving its file.
 
-experiment.json  training.json  status.json  metrics.jsonl  checkpoints/  operator/  evaluation.json
+experiment.json  training.json  status.json  metrics.jsonl  checkpoints/  operator/
+evaluation.json  gallery.npz  rollout.json (flows)
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from math import isfinite
+from dataclasses import dataclass, replace
+from os.path import lexists
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +19,29 @@ import torch
 from operformer.data.imported import Imported
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid
+from operformer.domain.grading import graded_grid
 from operformer.errors import DataError, UsageError
 from operformer.experiments import Experiment, parse
 from operformer.files import read_json, write_json
 from operformer.learning.checkpoint import last_epoch
-from operformer.learning.evaluation import Curves, Evaluation, Images, evaluate
+from operformer.learning.evaluation import Evaluation, assess, partition, predictions
+from operformer.learning.gallery import Gallery, show, write_gallery
 from operformer.learning.lock import locked
 from operformer.learning.metrics import read_metrics
 from operformer.learning.ranks import is_first
 from operformer.learning.recipe import training_device
-from operformer.learning.samples import split
+from operformer.learning.records import read_evaluations, read_rollout, write_evaluations, write_rollout
+from operformer.learning.rollout import Rollout, study_rollout
+from operformer.learning.samples import check_samples, split
 from operformer.learning.training import check_device, train
 from operformer.operators import Operator, load
-from operformer.problems import Pairs, Problem
+from operformer.problems import Darcy, Kolmogorov, Pairs, Problem, Samples
 from operformer.problems.catalogue import describe
 from operformer.problems.time_domain import TimeProblem
 
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
+EVALUATED = ("evaluation.json", "gallery.npz", "rollout.json")
+ROLLOUT_DRAWS, ROLLOUT_STEPS = 16, 10
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,7 @@ class Run:
     parameters: int
     metrics: list[dict[str, Any]]
     evaluations: list[Evaluation]
+    rollout: Rollout | None = None  # of a flow, whose map can be applied again and again
 
     def evaluation(self, label: str) -> Evaluation:
         """The evaluation of that label."""
@@ -116,32 +124,72 @@ def _occupy(experiment: Experiment, folder: Path) -> None:
     write_json(folder / "experiment.json", experiment.to_mapping())
     if last_epoch(folder / "checkpoints") < experiment.training.epochs:
         # What was evaluated is about to be trained on.
-        (folder / "evaluation.json").unlink(missing_ok=True)
+        for name in EVALUATED:
+            (folder / name).unlink(missing_ok=True)
 
 
 def evaluate_run(folder: Path) -> list[Evaluation]:
-    """Errors on test pairs, the same draws on every grid: half to double the training resolution, irregular ones."""
+    """Errors on test pairs, the same draws on every grid: half to double the training resolution, irregular ones.
+
+    With them go samples to look at (gallery.npz) and for a flow the growth of errors in a rollout (rollout.json).
+    """
     experiment = read_experiment(folder)
     if not (folder / "operator").is_dir():
         raise DataError(f"{folder} has finished no epoch yet; train it first")
     device = training_device(experiment.training)
     operator = load(folder / "operator").to(device)
-    data = experiment.data
-    first = data.train + data.validation
-    evaluations = []
-    for label, grid in evaluation_grids(experiment.problem, data.resolution).items():
-        if isinstance(experiment.problem, Imported):
-            chosen = _some(experiment.problem.pairs(), first, data.test, experiment.problem.folder)
-            samples = chosen.read().to(device)
-        else:
-            samples = experiment.problem.sample(data.test, grid, data.seed, device, first)
-        try:
-            evaluations.append(evaluate(operator, samples, label))
-        except UsageError:  # a grid that the operator does not take
-            if label == "1x":
-                raise
-    write_json(folder / "evaluation.json", [asdict(e) for e in evaluations])
+    grids = evaluation_grids(experiment.problem, experiment.data.resolution)
+    taken = {label: grid for label, grid in grids.items() if label == "1x" or _takes(operator, grid.to(device))}
+    is_periodic = experiment.problem.boundary == "periodic"
+    evaluations, shown = [], {}
+    for label, samples in zip(taken, _test_pairs(experiment, list(taken.values()), device), strict=True):
+        check_samples(samples, "test")
+        prediction = predictions(operator, samples)
+        evaluations.append(assess(prediction, samples, label, is_periodic, partition(operator)))
+        shown[label] = show(prediction, samples, torch.tensor(evaluations[-1].errors))
+    rolled = _roll_out(operator, experiment, device)
+    write_gallery(Gallery(shown), folder / "gallery.npz")
+    if rolled is None:
+        (folder / "rollout.json").unlink(missing_ok=True)
+    else:
+        write_rollout(rolled, folder / "rollout.json")
+    write_evaluations(evaluations, folder / "evaluation.json")
     return evaluations
+
+
+def _test_pairs(experiment: Experiment, grids: Sequence[Grid], device: torch.device) -> Iterator[Samples]:
+    """The pairs after those of training and validation, on one grid after the other."""
+    data, problem = experiment.data, experiment.problem
+    first = data.train + data.validation
+    if isinstance(problem, Imported):
+        chosen = _some(problem.pairs(), first, data.test, problem.folder)
+        return iter([chosen.read().to(device)])
+    if isinstance(problem, Darcy):
+        # The truth off uniform grids is read from a finer solution: it needs to be so much finer, and no more.
+        n = data.resolution
+        problem = replace(problem, fine=max(2 * n + 1, min(problem.fine, 4 * n + 1)))
+    return problem.readings(data.test, grids, data.seed, device, first)
+
+
+@torch.no_grad()
+def _takes(operator: Operator, grid: Grid) -> bool:
+    """Whether an operator takes a grid, before anything is drawn on it."""
+    try:
+        operator(operator.input_mean.new_zeros(1, operator.in_channels, *grid.shape), grid)
+    except UsageError:
+        return False
+    return True
+
+
+def _roll_out(operator: Operator, experiment: Experiment, device: torch.device) -> Rollout | None:
+    """The first test draws of a flow, followed for some steps on the training grid."""
+    data, problem = experiment.data, experiment.problem
+    if not isinstance(problem, Kolmogorov) or problem.moments != 1:
+        return None
+    followed, first = replace(problem, moments=ROLLOUT_STEPS), data.train + data.validation
+    samples = followed.sample(min(data.test, ROLLOUT_DRAWS), data.resolution, data.seed, device, first)
+    times = [step * problem.lead for step in range(1, ROLLOUT_STEPS + 1)]
+    return study_rollout(operator, samples.u, samples.z.unsqueeze(2), samples.grid, times, is_periodic=True)
 
 
 def evaluation_grids(problem: Problem, resolution: int) -> dict[str, Grid]:
@@ -152,6 +200,8 @@ def evaluation_grids(problem: Problem, resolution: int) -> dict[str, Grid]:
     if isinstance(problem, TimeProblem) and resolution % 4 == 0:
         grids["irregular"] = problem.irregular_grid(resolution)
         grids["graded"] = problem.graded_grid(resolution)
+    if isinstance(problem, Darcy | Kolmogorov):
+        grids["graded"] = graded_grid(problem.grid(resolution))
     return grids
 
 
@@ -160,9 +210,11 @@ def read_run(folder: Path) -> Run:
     experiment = read_experiment(folder)
     if not (folder / "evaluation.json").is_file():
         raise DataError(f"{folder} is not evaluated; run: operformer evaluate {folder}")
-    evaluations = _read_evaluations(folder / "evaluation.json")
+    evaluations = read_evaluations(folder / "evaluation.json")
     parameters = sum(p.numel() for p in load(folder / "operator").parameters())
-    return Run(experiment, parameters, read_metrics(folder / "metrics.jsonl"), evaluations)
+    # A link to nowhere is damage, too.
+    rollout = read_rollout(folder / "rollout.json") if lexists(folder / "rollout.json") else None
+    return Run(experiment, parameters, read_metrics(folder / "metrics.jsonl"), evaluations, rollout)
 
 
 def read_experiment(folder: Path) -> Experiment:
@@ -194,24 +246,3 @@ def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
         elif a != b:
             found.append(key)
     return sorted(found)
-
-
-def _read_evaluations(path: Path) -> list[Evaluation]:
-    try:
-        evaluations = [_evaluation(values) for values in read_json(path)]
-        if "1x" not in {e.label for e in evaluations}:
-            raise ValueError("the training grid is missing")
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path} is damaged ({error}); run: operformer evaluate {path.parent}") from None
-    return evaluations
-
-
-def _evaluation(values: dict[str, Any]) -> Evaluation:
-    looks = {name: values[name] for name in ("median_sample", "worst_sample")}
-    samples = {name: Images(**look) if "y" in look else Curves(**look) for name, look in looks.items()}
-    errors = tuple(float(error) for error in values["errors"])
-    if not errors or not all(isfinite(error) for error in errors):
-        raise ValueError("errors are missing or not finite")
-    return Evaluation(**{**values, "errors": errors, **samples})
