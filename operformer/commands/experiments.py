@@ -132,7 +132,7 @@ def _parameter_rows(scale: Scale) -> list[dict[str, Any]]:
     from operformer.experiments.parameters import PRINTED, parameter_lines
     from operformer.experiments.section6 import EXPERIMENTS
 
-    rows = {}
+    rows: dict[Any, dict[str, Any]] = {}
     for name, scales in EXPERIMENTS.items():
         lines = parameter_lines(scales[scale])
         row = {

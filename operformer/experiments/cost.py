@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from operformer.experiments.experiment import Experiment
-from operformer.experiments.parameters import count_parameters, setting_of
+from operformer.experiments.parameters import parameters_of, setting_of
 from operformer.operators import complexity
 from operformer.operators.complexity import Setting
 
@@ -40,7 +40,7 @@ def cost_of(experiment: Experiment) -> Cost:
     data = experiment.data
     passes = PASSES * data.train * experiment.training.epochs
     evaluation, done = _operations(experiment)
-    return Cost(count_parameters(experiment), evaluation, passes * done)
+    return Cost(parameters_of(experiment), evaluation, passes * done)
 
 
 def _operations(experiment: Experiment) -> tuple[float, float]:

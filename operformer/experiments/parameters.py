@@ -47,7 +47,7 @@ def setting_of(experiment: Experiment) -> Setting:
     )
 
 
-def count_parameters(experiment: Experiment) -> int:
+def parameters_of(experiment: Experiment) -> int:
     """How many parameters the operator has."""
     return sum(line.count for line in parameter_lines(experiment))
 
