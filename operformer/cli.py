@@ -1,4 +1,4 @@
-"""The command line: demo, generate, import, inspect, train, status, evaluate, certify, report.
+"""The command line: demo, generate, import, inspect, experiments, train, status, evaluate, certify, report.
 
 Exit codes: 0 done, 1 a certificate that is not passed, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers
 diverged, 5 resource, 130/143 signals.
@@ -22,6 +22,7 @@ from rich.table import Table as Grille
 from operformer import __version__
 from operformer.commands.certificate import certify
 from operformer.commands.data import generate, import_, inspect
+from operformer.commands.experiments import experiments
 from operformer.errors import OperformerError, TerminatedError
 
 if TYPE_CHECKING:
@@ -50,12 +51,12 @@ def demo(*, out: Path = Path("runs/demo")) -> None:
     out
         The folder for the runs and the report; what is done there already is not done again.
     """
-    from operformer.experiments import EXPERIMENTS, as_plain_transformer
+    from operformer.experiments import EXPERIMENTS
     from operformer.run import evaluate_run, read_run, train_run
 
-    experiment = EXPERIMENTS["lorenz-y"]["smoke"]
     folders = []
-    for chosen in (experiment, as_plain_transformer(experiment)):
+    for name in ("lorenz-y", "lorenz-y-transformer"):
+        chosen = EXPERIMENTS[name]["smoke"]
         folder = out / str(chosen.operator["name"]).lower()
         train_run(chosen, folder)
         evaluate_run(folder)
@@ -72,7 +73,7 @@ def train(
     Parameters
     ----------
     experiment
-        lorenz-y, lorenz-yz, lorenz-yz-invariant, controlled-ode, or a .toml file.
+        A name, such as lorenz-y or darcy-416-fano (operformer experiments lists them), or a .toml file.
     out
         The folder of the run; runs/NAME if not given.
     scale
@@ -152,6 +153,7 @@ app.command(generate)
 app.command(import_, name="import")
 app.command(inspect)
 app.command(certify)
+app.command(experiments)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

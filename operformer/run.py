@@ -66,11 +66,11 @@ def train_run(experiment: Experiment, folder: Path) -> Operator:
     """Draw the data and train; the same folder again goes on where it stopped."""
     _refuse_another(experiment, folder)
     check_device(experiment.training)
+    operator = experiment.make_operator()  # before the draw, which may take long: its package may be missing
     data, problem = experiment.data, experiment.problem
     parts = split(_pairs(experiment), validation=data.validation, test=0)
     device = training_device(experiment.training)
     coarser = [problem.sample(data.train, n, data.seed, device).to(dtype=torch.float32) for n in data.coarser]
-    operator = experiment.make_operator()
     with locked(folder) if is_first() else nullcontext():
         if is_first():
             _occupy(experiment, folder)
