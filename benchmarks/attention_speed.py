@@ -31,7 +31,7 @@ from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer import Grid
-from operformer.operators.attention import _with_bias, attend, log_density
+from operformer.operators.attention import with_bias, attend, log_density
 from operformer.operators.literal import literal_attention
 
 
@@ -44,7 +44,7 @@ def ours(query, key, value, log_weights, scale):
 
 
 def channel(query, key, value, log_weights, scale):
-    longer, biased = _with_bias(query * scale, key, log_weights)
+    longer, biased = with_bias(query * scale, key, log_weights)
     width = -(-longer.shape[-1] // 8) * 8
     padded = (pad(t, (0, width - t.shape[-1])) for t in (longer, biased, value))
     return scaled_dot_product_attention(*padded, scale=1.0)[..., : value.shape[-1]]

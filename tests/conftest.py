@@ -1,8 +1,13 @@
 """What tests of the command line share, and the browser of those that look at pages."""
 
+import os
 import shutil
 
 import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton: kernels then run in NumPy
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ _LOW_BITS = 2**13 - 1  # of float32's 23, those that TF32 does not have
 def are_rounded(t: Tensor) -> bool:
     """Whether matrix products of such a tensor are rounded to TF32."""
     is_float32_on_gpu = t.device.type == "cuda" and t.dtype == torch.float32
-    return is_float32_on_gpu and torch.get_float32_matmul_precision() != "highest"
+    return is_float32_on_gpu and torch.backends.cuda.matmul.allow_tf32
 
 
 def exact_matmul(left: Tensor, right: Tensor) -> Tensor:

@@ -176,7 +176,8 @@ def test_smoke_operators_take_every_grid_of_an_evaluation(name, need_neuralop):
     if experiment.operator["name"] == "FNO":
         need_neuralop()
     operator = experiment.make_operator().eval()
-    for label, grid in evaluation_grids(experiment.problem, experiment.data.resolution).items():
+    grids = evaluation_grids(experiment.problem, experiment.data.resolution)
+    for label, grid in ((label, grid) for label, grid in grids.items() if label.endswith("x")):
         u = torch.randn(1, 1, *grid.shape, generator=torch.Generator().manual_seed(1))
         if experiment.operator["name"] == "AFNO" and label != "1x":
             with pytest.raises(UsageError, match="bound to"):
@@ -191,7 +192,7 @@ def test_a_run_in_the_plane_is_trained_and_evaluated_at_five_resolutions(tmp_pat
     experiment = find_experiment("piecewise-416-fano-width-32", "smoke", less)
     operator = train_run(experiment, tmp_path)
     assert sum(p.numel() for p in operator.parameters()) == parameters_of(experiment)
-    evaluations = evaluate_run(tmp_path)
+    evaluations = [e for e in evaluate_run(tmp_path) if e.label.endswith("x")]
     assert {e.label: e.points for e in evaluations} == {
         "0.5x": 24**2, "0.75x": 36**2, "1x": 48**2, "1.5x": 72**2, "2x": 96**2,
     }  # fmt: skip

@@ -1,6 +1,5 @@
 """Without a GPU the kernels run in Triton's interpreter, in NumPy; it has no bfloat16 and takes small tiles."""
 
-import os
 from importlib.util import find_spec
 
 import pytest
@@ -8,8 +7,6 @@ import torch
 
 if find_spec("triton") is None:
     collect_ignore_glob = ["*"]
-elif not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
 
 
 @pytest.fixture

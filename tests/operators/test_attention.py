@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from operformer import Grid, attention
 from operformer.errors import UsageError
-from operformer.operators.attention import MultiHeadAttention, SelfAttention, _with_bias, log_density
+from operformer.operators.attention import MultiHeadAttention, SelfAttention, with_bias, log_density
 from operformer.operators.literal import literal_attention, literal_trapezoidal_attention
 
 FORMS = pytest.mark.parametrize("form", [attention, literal_attention], ids=["fused", "literal"])
@@ -210,7 +210,7 @@ def test_the_logarithm_among_the_channels_is_the_weight(dtype, tolerance):
     weights = grid.weights.clone()
     weights[4] = 0
     query, key = query.to(dtype), key.to(dtype)
-    longer, biased = _with_bias(query, key, log_density(1e-3 * weights))
+    longer, biased = with_bias(query, key, log_density(1e-3 * weights))
     assert longer.dtype == biased.dtype == dtype
     scores = longer.double() @ biased.double().T
     expected = query.double() @ key.double().T + torch.where(weights > 0, weights, 1.0).log()
