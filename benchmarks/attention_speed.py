@@ -31,7 +31,7 @@ from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer import Grid
-from operformer.operators.attention import with_bias, attend, log_density
+from operformer.operators.attention import attend, log_density, with_bias
 from operformer.operators.literal import literal_attention
 
 

@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from operformer import Grid, attention
 from operformer.errors import UsageError
-from operformer.operators.attention import MultiHeadAttention, SelfAttention, with_bias, log_density
+from operformer.operators.attention import MultiHeadAttention, SelfAttention, log_density, with_bias
 from operformer.operators.literal import literal_attention, literal_trapezoidal_attention
 
 FORMS = pytest.mark.parametrize("form", [attention, literal_attention], ids=["fused", "literal"])
