@@ -11,7 +11,6 @@ import torch
 
 from operformer.errors import DataError, ResourceError, UsageError
 from operformer.files import read_json, write_json
-from operformer.learning.checkpoint import has_checkpoint
 from operformer.learning.loss import LossName
 from operformer.learning.optimizer import OptimizerName
 from operformer.learning.rounding import AverageName, ProductName
@@ -88,6 +87,8 @@ def training_device(settings: Training) -> torch.device:
 
 def keep_settings(folder: Path, settings: Training) -> None:
     """A folder holds one training; only its length, and where and how fast it runs, may change."""
+    from operformer.learning.checkpoint import has_checkpoint  # here: settings alone need no torch.distributed
+
     path = folder / "training.json"
     wanted = {name: value for name, value in asdict(settings).items() if name not in FREE}
     if has_checkpoint(folder / "checkpoints") and path.is_file():

@@ -1,25 +1,22 @@
-"""Every run of Section 6.1 as a frozen value, at the paper's scale and at a scale that a laptop finishes."""
+"""An experiment: a problem, an operator, data and a training as one frozen value, which plain values describe."""
 
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from inspect import signature
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from operformer.data.imported import Imported
 from operformer.errors import OperformerError, UsageError
-from operformer.files import LARGEST_TEXT, read_bytes, read_json
-from operformer.learning.training import Training
+from operformer.learning.recipe import Training
 from operformer.operators import Operator
 from operformer.operators.pretrained import OPERATORS
 from operformer.problems import Problem
-from operformer.problems.catalogue import LAWS, PROBLEMS, describe, problem_of
+from operformer.problems.catalogue import PROBLEMS, describe, problem_of
 from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 
@@ -27,7 +24,6 @@ MOST_PAIRS = 10**8
 FINEST = 10**15
 KINDS: dict[str, type[Problem]] = PROBLEMS | {"Imported": Imported}
 _NAME = re.compile(r"(?!\.)[^/\\\x00-\x1f\x7f]{1,100}")  # it may become a folder, but not one elsewhere
-Scale = Literal["smoke", "paper"]
 
 
 @dataclass(frozen=True)
@@ -129,77 +125,3 @@ def _check_operator(experiment: Experiment) -> None:
         if isinstance(error, OperformerError):
             raise
         raise UsageError(f"the operator is too large to be counted ({error}); lower its settings") from None
-
-
-def find_experiment(source: str, scale: Scale | None = None, overrides: Sequence[str] = ()) -> Experiment:
-    """The experiment of a name or of a .toml (or .json) file, changed by overrides such as "training.epochs=5".
-
-    ``scale`` goes with a name; None is "smoke".
-    """
-    path = Path(source)
-    if path.suffix in (".toml", ".json") and scale is not None:
-        raise UsageError(f"scale goes with an experiment's name: got {scale} with {path}; leave it out")
-    if path.suffix == ".toml":
-        try:
-            mapping = tomllib.loads(read_bytes(path, LARGEST_TEXT).decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise UsageError(f"{path} is not TOML: {error}") from None
-    elif path.suffix == ".json":
-        mapping = read_json(path)
-    else:
-        mapping = choose(EXPERIMENTS, source, "the experiment")[scale or "smoke"].to_mapping()
-    if not isinstance(mapping, dict):
-        raise UsageError(f"{path} must hold a table of settings: got {mapping!r}")
-    for override in overrides:
-        _apply(mapping, override)
-    return parse(mapping)
-
-
-def _apply(mapping: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    section, dot, name = key.partition(".")
-    if not (equals and text) or (not dot and key != "name"):
-        raise UsageError(f"an override is section.setting=value, such as training.epochs=5: got {override!r}")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    if not dot:
-        mapping["name"] = text
-        return
-    check_name(section, ["problem", "operator", "data", "training"], f"unknown setting {key}")
-    table = mapping.get(section, {})
-    kinds: dict[str, Any] = {**OPERATORS} if key == "operator.name" else {**KINDS}
-    if key in ("operator.name", "problem.name") and isinstance(value, str) and value in kinds:
-        # Settings of what it replaces that the new one does not have are not meant for it.
-        table = {old: kept for old, kept in table.items() if old in signature(kinds[value]).parameters}
-    mapping[section] = {**table, name: value}
-
-
-def _scales(name: str, problem: Problem, **operator: Any) -> dict[Scale, Experiment]:
-    paper = Experiment(name, problem, {"name": "TNO"} | operator)
-    small = {"hidden_channels": 64, "n_layers": 4, "n_heads": 4}
-    smoke = replace(
-        paper,
-        operator={"name": "TNO"} | small | operator,
-        data=Data(resolution=100, train=2000, validation=100, test=200),
-        training=Training(epochs=14, batch_size=32, learning_rate=2e-3, schedule="cosine"),
-    )
-    return {"smoke": smoke, "paper": paper}
-
-
-EXPERIMENTS: dict[str, dict[Scale, Experiment]] = {
-    "lorenz-y": _scales("lorenz-y", LAWS["lorenz-y"]),
-    "lorenz-yz": _scales("lorenz-yz", LAWS["lorenz-yz"], initial_channels=2),
-    # Paper: a second lift for y(0) and z(0). As ordinary constant channels they make the operator resolution-free.
-    "lorenz-yz-invariant": _scales("lorenz-yz-invariant", LAWS["lorenz-yz"]),
-    "controlled-ode": _scales("controlled-ode", LAWS["controlled-ode"]),
-}
-
-
-def as_plain_transformer(experiment: Experiment) -> Experiment:
-    """The same experiment with the transformer of Vaswani et al. in place of the TNO."""
-    settings = {
-        key: value for key, value in experiment.operator.items() if key in ("hidden_channels", "n_layers", "n_heads")
-    }
-    return replace(experiment, name=f"{experiment.name}-transformer", operator={"name": "Transformer"} | settings)
