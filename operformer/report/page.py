@@ -1,17 +1,21 @@
-"""One self-contained HTML page about one or more runs of the same problem: no network, no script."""
+"""One self-contained HTML page about one or more runs of the same problem: nothing is fetched."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, select_autoescape
+from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from operformer import __version__
 from operformer.errors import UsageError
 from operformer.files import write_bytes
+from operformer.report.explorer import Exhibit, explorer_data
 from operformer.report.figures import resolution_figure, samples_figure, to_svg, training_figure
 from operformer.report.tables import error_table, grid_name, percent, run_names, settings_table
 from operformer.run import Run
@@ -31,20 +35,32 @@ class Picture:
     caption: str
 
 
-def write_page(runs: Sequence[Run], path: Path) -> None:
-    """Write the page for runs of one problem, the first of which sets the tone."""
+def write_page(runs: Sequence[Run], path: Path, exhibits: Sequence[Exhibit] = ()) -> None:
+    """Write the page for runs of one problem, the first of which sets the tone; with exhibits it has an explorer."""
     if len({(run.experiment.problem, run.experiment.data) for run in runs}) != 1:
         raise UsageError("a report compares runs of one problem and one data set; report on the others by themselves")
-    environment = Environment(loader=PackageLoader("operformer.report"), autoescape=select_autoescape(["html"]))
-    page = environment.get_template("page.html").render(
-        title=runs[0].experiment.name,
-        summary=summary(runs),
-        errors=error_table(runs),
-        settings=settings_table(runs),
-        pictures=_pictures(runs),
-        version=__version__,
-    )
-    write_bytes(path, page.encode())
+    values = {
+        "title": runs[0].experiment.name,
+        "summary": summary(runs),
+        "errors": error_table(runs),
+        "settings": settings_table(runs),
+        "pictures": _pictures(runs),
+    }
+    write_bytes(path, render("page.html", values, exhibits).encode())
+
+
+def render(template: str, values: Mapping[str, Any], exhibits: Sequence[Exhibit] = ()) -> str:
+    """The text of a page; values are escaped, styles and scripts of this package go in as they are."""
+    loader = PackageLoader("operformer.report")
+    environment = Environment(loader=loader, autoescape=select_autoescape(["html"]))
+    environment.globals["verbatim"] = lambda name: Markup(loader.get_source(environment, name)[0])
+    explorer = explorer_data(exhibits) if exhibits else None
+    return environment.get_template(template).render(**values, explorer=explorer, version=__version__)
+
+
+def picture(figure: Figure, caption: str) -> Picture:
+    """A figure as an SVG picture inside the page."""
+    return Picture("data:image/svg+xml;base64," + base64.b64encode(to_svg(figure).encode()).decode(), caption)
 
 
 def summary(runs: Sequence[Run]) -> list[str]:
@@ -64,7 +80,7 @@ def summary(runs: Sequence[Run]) -> list[str]:
 
 def _pictures(runs: Sequence[Run]) -> list[Picture]:
     pictures = [
-        _picture(
+        picture(
             resolution_figure(runs), "Error against resolution, without retraining. Bands hold 80 % of the samples."
         )
     ]
@@ -74,14 +90,9 @@ def _pictures(runs: Sequence[Run]) -> list[Picture]:
                 continue
             where = f"{_capitalised(name)} on the {grid_name(label)}{DESCRIPTIONS[label]}"
             caption = f"{where}: the test samples of median and of worst error."
-            pictures.append(_picture(samples_figure(run, label), caption))
-    pictures.append(_picture(training_figure(runs), "Training: loss and validation error by epoch."))
+            pictures.append(picture(samples_figure(run, label), caption))
+    pictures.append(picture(training_figure(runs), "Training: loss and validation error by epoch."))
     return pictures
-
-
-def _picture(figure: object, caption: str) -> Picture:
-    svg = to_svg(figure)  # type: ignore[arg-type]
-    return Picture("data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode(), caption)
 
 
 def _capitalised(text: str) -> str:
