@@ -32,6 +32,7 @@ from operformer.learning.training import check_device, train
 from operformer.operators import Operator, load
 from operformer.problems import Pairs, Problem
 from operformer.problems.catalogue import describe
+from operformer.problems.draws import Draws
 from operformer.problems.time_domain import TimeProblem
 
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
@@ -46,6 +47,11 @@ class Run:
     metrics: list[dict[str, Any]]
     evaluations: list[Evaluation]
 
+    @property
+    def seconds(self) -> float:
+        """How long its epochs took, validation included; of an epoch that was stopped, what came after."""
+        return float(sum(record.get("seconds", 0.0) for record in self.metrics))
+
     def evaluation(self, label: str) -> Evaluation:
         """The evaluation of that label."""
         for evaluation in self.evaluations:
@@ -54,14 +60,15 @@ class Run:
         raise DataError(f"the run {self.experiment.name} was not evaluated on the grid {label}; evaluate it again")
 
 
-def train_run(experiment: Experiment, folder: Path) -> Operator:
-    """Draw the data and train; the same folder again goes on where it stopped."""
+def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) -> Operator:
+    """Draw the data and train; the same folder again goes on where it stopped. Draws may be remembered ones."""
+    draws = draws or Draws()
     _refuse_another(experiment, folder)
     check_device(experiment.training)
     data, problem = experiment.data, experiment.problem
-    parts = split(_pairs(experiment), validation=data.validation, test=0)
+    parts = split(_pairs(experiment, draws), validation=data.validation, test=0)
     device = training_device(experiment.training)
-    coarser = [problem.sample(data.train, n, data.seed, device).to(dtype=torch.float32) for n in data.coarser]
+    coarser = [draws.sample(problem, data.train, n, data.seed, device, dtype=torch.float32) for n in data.coarser]
     operator = experiment.make_operator()
     with locked(folder) if is_first() else nullcontext():
         if is_first():
@@ -77,7 +84,7 @@ def train_run(experiment: Experiment, folder: Path) -> Operator:
         )
 
 
-def _pairs(experiment: Experiment) -> Pairs:
+def _pairs(experiment: Experiment, draws: Draws) -> Pairs:
     """The training and validation pairs: drawn on the device that trains, or the first ones of a set on disk."""
     data, problem = experiment.data, experiment.problem
     count = data.train + data.validation
@@ -88,7 +95,7 @@ def _pairs(experiment: Experiment) -> Pairs:
         _refuse_other_draws(stored.manifest.header.origin, experiment)
         return _some(stored, 0, count, data.folder)
     device = training_device(experiment.training)
-    return problem.sample(count, data.resolution, data.seed, device).to(dtype=torch.float32)
+    return draws.sample(problem, count, data.resolution, data.seed, device, dtype=torch.float32)
 
 
 def _some(pairs: StoredPairs, first: int, count: int, folder: str) -> StoredPairs:
@@ -119,8 +126,9 @@ def _occupy(experiment: Experiment, folder: Path) -> None:
         (folder / "evaluation.json").unlink(missing_ok=True)
 
 
-def evaluate_run(folder: Path) -> list[Evaluation]:
+def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
     """Errors on test pairs, the same draws on every grid: half to double the training resolution, irregular ones."""
+    draws = draws or Draws()
     experiment = read_experiment(folder)
     if not (folder / "operator").is_dir():
         raise DataError(f"{folder} has finished no epoch yet; train it first")
@@ -134,7 +142,7 @@ def evaluate_run(folder: Path) -> list[Evaluation]:
             chosen = _some(experiment.problem.pairs(), first, data.test, experiment.problem.folder)
             samples = chosen.read().to(device)
         else:
-            samples = experiment.problem.sample(data.test, grid, data.seed, device, first)
+            samples = draws.sample(experiment.problem, data.test, grid, data.seed, device, first)
         try:
             evaluations.append(evaluate(operator, samples, label))
         except UsageError:  # a grid that the operator does not take
@@ -173,6 +181,13 @@ def read_experiment(folder: Path) -> Experiment:
         return parse(read_json(folder / "experiment.json"))
     except UsageError as error:
         raise DataError(f"{folder / 'experiment.json'}: {error}") from None
+
+
+def is_evaluated(experiment: Experiment, folder: Path) -> bool:
+    """Whether the folder holds this experiment, trained to its end and evaluated; another one is an error."""
+    _refuse_another(experiment, folder)
+    trained = last_epoch(folder / "checkpoints") >= experiment.training.epochs
+    return trained and (folder / "evaluation.json").is_file()
 
 
 def _refuse_another(experiment: Experiment, folder: Path) -> None:
