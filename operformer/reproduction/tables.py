@@ -1,0 +1,147 @@
+"""The tables of Section 6.2 and Appendix C, the paper's columns beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from operformer.report.tables import Table
+from operformer.reproduction.costs import SIZES, Cost
+from operformer.reproduction.paper import COMPLEXITY, STATED
+from operformer.reproduction.record import Record, Results
+
+ABSENT = "not run"
+SMOKE = "smoke scale: small operators and data; not comparable with the paper's column"
+
+
+def note_of(results: Results) -> str:
+    """What every table, figure and page says at smoke scale."""
+    return SMOKE if results.scale == "smoke" else ""
+
+
+def accuracy_table(results: Results, title: str, names: Sequence[str]) -> Table:
+    """One row for each run: parameters and errors of test pairs on the training grid, ours and the paper's."""
+    has_worst = any(name in STATED and STATED[name].worst is not None for name in names)
+    worst = ("worst", "worst (paper)") if has_worst else ("worst",)
+    ends = ("H1 median", "training, s")
+    ours = ("parameters", "parameters (paper)", "median", "median (paper)", "mean")
+    rows = tuple(_accuracy_row(results, name, has_worst) for name in names)
+    return Table(_title(results, title), ("problem", "operator", *ours, *worst, *ends), rows)
+
+
+def _accuracy_row(results: Results, name: str, has_worst: bool) -> tuple[str, ...]:
+    record, stated = results.runs.get(name), STATED.get(name)
+    paper = ["" if stated is None else error_text(stated.median), "" if stated is None else error_text(stated.worst)]
+    parameters = "" if stated is None or stated.parameters is None else f"{stated.parameters:.2e}"
+    if record is None:
+        found = (ABSENT, parameters, "", paper[0], "", "", *paper[1:], "", "")
+    else:
+        there = record.trained
+        found = (
+            f"{record.parameters:,}", parameters,
+            error_text(there.l2.median), paper[0], error_text(there.l2.mean), error_text(there.l2.worst), *paper[1:],
+            error_text(there.h1.median) if there.h1 else "", f"{record.seconds:.0f}",
+        )  # fmt: skip
+    cells = found if has_worst else (*found[:6], *found[7:])
+    return (*_who(name, record), *cells)
+
+
+def grid_table(results: Results, title: str, names: Sequence[str]) -> Table:
+    """Median errors on every grid, and as multiples of the training grid's: what figures of resolution show."""
+    labels = list(dict.fromkeys(there.label for name in names if name in results.runs
+                                for there in results.runs[name].measured))  # fmt: skip
+    rows = []
+    for name in names:
+        record = results.runs.get(name)
+        cells = [ABSENT if record is None else _on_grid(record, label) for label in labels or ["1x"]]
+        rows.append((*_who(name, record), *cells))
+    return Table(_title(results, title), ("problem", "operator", *(labels or ["1x"])), tuple(rows))
+
+
+def jump_table(results: Results, title: str, names: Sequence[str]) -> Table:
+    """Differences of the error between neighbours across faces of patches and inside them, as their ratio."""
+    header = ("problem", "operator", "median", "across faces", "inside patches", "ratio", "ratio of the truth")
+    rows = []
+    for name in names:
+        record = results.runs.get(name)
+        if record is None or record.trained.jumps is None:
+            rows.append((*_who(name, record), ABSENT if record is None else "no faces", "", "", "", ""))
+            continue
+        there, jumps = record.trained, record.trained.jumps
+        across, inside = (
+            sum(getattr(axis, f"error_{where}") ** 2 for axis in jumps.along) ** 0.5 for where in ("across", "inside")
+        )
+        ratios = [f"{ratio:.2f}" if ratio is not None else "" for ratio in (jumps.face_ratio, jumps.truth_ratio)]
+        found = (error_text(there.l2.median), f"{across:.2e}", f"{inside:.2e}", *ratios)
+        rows.append((*_who(name, record), *found))
+    return Table(_title(results, title), header, tuple(rows))
+
+
+def parameter_table(results: Results) -> Table:
+    """Table parameter_complexity1 at the paper's sizes, beside the parameters of our modules."""
+    header = ("operator", "formula of Appendix C", "points", "formula", "ours", "more", "which are")
+    rows = []
+    for name, cost in results.costs.items():
+        found = (ABSENT, "") if cost.parameters is None else (
+            f"{cost.parameters:,}", f"{cost.parameters - cost.formula_parameters:,}"
+        )  # fmt: skip
+        formula = (COMPLEXITY[name].parameters, _points(cost), f"{cost.formula_parameters:,}")
+        rows.append((name, *formula, *found, SIZES[name].parameters_differ))
+    title = "Parameters at d_model = 128, d_u = d_z = 1; c = d_u + 2, d = d_model (paper sizes, nothing is trained)"
+    return Table(title, header, tuple(rows))
+
+
+def cost_table(results: Results) -> Table:
+    """Table evaluation_cost1 at the paper's sizes, beside the operations counted on our modules."""
+    header = ("operator", "formula of Appendix C", "points", "formula", "counted", "counted / formula", "because")
+    rows = []
+    for name, cost in results.costs.items():
+        found = (ABSENT, "") if cost.operations is None else (
+            f"{cost.operations:.3e}", f"{cost.operations / cost.formula_operations:.2f}"
+        )  # fmt: skip
+        formula = (COMPLEXITY[name].cost, _points(cost), f"{cost.formula_operations:.3e}")
+        rows.append((name, *formula, *found, SIZES[name].cost_differs))
+    title = "Operations of one evaluation at d_model = 128; c = d_u + 2, d = d_model (paper sizes, nothing is trained)"
+    return Table(title, header, tuple(rows))
+
+
+def scaling_table(results: Results) -> Table:
+    """Table evaluation_cost: the scaling, and by how much four times as many points cost more."""
+    header = ("operator", "scaling", "points", "4 N / N by the formula", "4 N / N counted")
+    rows = []
+    for name, cost in results.costs.items():
+        counted = (
+            ABSENT
+            if cost.operations is None or cost.operations_at_double is None
+            else f"{cost.operations_at_double / cost.operations:.2f}"
+        )
+        formula = f"{cost.formula_at_double / cost.formula_operations:.2f}"
+        rows.append((name, COMPLEXITY[name].scaling, _points(cost), formula, counted))
+    return Table("How operations grow with the number of points N, at a fixed number of patches P", header, tuple(rows))
+
+
+def error_text(error: float | str | None) -> str:
+    """A relative error in per cent, to three digits as in the paper; words as they are."""
+    if error is None or isinstance(error, str):
+        return error or ""
+    return f"{100 * error:#.3g} %" if 1e-5 < error < 10 else f"{100 * error:.2e} %"
+
+
+def _on_grid(record: Record, label: str) -> str:
+    there = record.on(label)
+    if there is None:
+        return "-"
+    ratio = there.l2.median / record.trained.l2.median if record.trained.l2.median else 1.0
+    return error_text(there.l2.median) + ("" if label == "1x" else f" ({ratio:.2f})")
+
+
+def _who(name: str, record: Record | None) -> tuple[str, str]:
+    return (name, "") if record is None else (record.problem_name, record.operator)
+
+
+def _points(cost: Cost) -> str:
+    return f"{cost.resolution} × {cost.resolution}"
+
+
+def _title(results: Results, title: str) -> str:
+    note = note_of(results)
+    return f"{title} ({note})" if note else title
