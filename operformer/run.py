@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from math import isfinite
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,14 @@ from operformer.errors import DataError, UsageError
 from operformer.experiments import Experiment, parse
 from operformer.files import read_json, write_json
 from operformer.learning.checkpoint import last_epoch
-from operformer.learning.evaluation import Curves, Evaluation, Images, evaluate
+from operformer.learning.evaluation import Evaluation, assess, partition, predictions
+from operformer.learning.gallery import Gallery, show, write_gallery
 from operformer.learning.lock import locked
 from operformer.learning.metrics import read_metrics
 from operformer.learning.ranks import is_first
 from operformer.learning.recipe import training_device
-from operformer.learning.samples import split
+from operformer.learning.records import read_evaluations, write_evaluations
+from operformer.learning.samples import check_samples, split
 from operformer.learning.training import check_device, train
 from operformer.operators import Operator, load
 from operformer.problems import Pairs, Problem
@@ -136,19 +137,26 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
     operator = load(folder / "operator").to(device)
     data = experiment.data
     first = data.train + data.validation
-    evaluations = []
+    evaluations, shown = [], {}
     for label, grid in evaluation_grids(experiment.problem, data.resolution).items():
         if isinstance(experiment.problem, Imported):
             chosen = _some(experiment.problem.pairs(), first, data.test, experiment.problem.folder)
             samples = chosen.read().to(device)
         else:
             samples = draws.sample(experiment.problem, data.test, grid, data.seed, device, first)
+        check_samples(samples, "test")
         try:
-            evaluations.append(evaluate(operator, samples, label))
+            prediction = predictions(operator, samples)
         except UsageError:  # a grid that the operator does not take
             if label == "1x":
                 raise
-    write_json(folder / "evaluation.json", [asdict(e) for e in evaluations])
+            continue
+        is_periodic = experiment.problem.boundary == "periodic"
+        evaluation = assess(prediction, samples, label, is_periodic, partition(operator))
+        evaluations.append(evaluation)
+        shown[label] = show(prediction, samples, torch.tensor(evaluation.errors))
+    write_gallery(Gallery(shown), folder / "gallery.npz")
+    write_evaluations(evaluations, folder / "evaluation.json")
     return evaluations
 
 
@@ -168,7 +176,7 @@ def read_run(folder: Path) -> Run:
     experiment = read_experiment(folder)
     if not (folder / "evaluation.json").is_file():
         raise DataError(f"{folder} is not evaluated; run: operformer evaluate {folder}")
-    evaluations = _read_evaluations(folder / "evaluation.json")
+    evaluations = read_evaluations(folder / "evaluation.json")
     parameters = sum(p.numel() for p in load(folder / "operator").parameters())
     return Run(experiment, parameters, read_metrics(folder / "metrics.jsonl"), evaluations)
 
@@ -209,24 +217,3 @@ def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
         elif a != b:
             found.append(key)
     return sorted(found)
-
-
-def _read_evaluations(path: Path) -> list[Evaluation]:
-    try:
-        evaluations = [_evaluation(values) for values in read_json(path)]
-        if "1x" not in {e.label for e in evaluations}:
-            raise ValueError("the training grid is missing")
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path} is damaged ({error}); run: operformer evaluate {path.parent}") from None
-    return evaluations
-
-
-def _evaluation(values: dict[str, Any]) -> Evaluation:
-    looks = {name: values[name] for name in ("median_sample", "worst_sample")}
-    samples = {name: Images(**look) if "y" in look else Curves(**look) for name, look in looks.items()}
-    errors = tuple(float(error) for error in values["errors"])
-    if not errors or not all(isfinite(error) for error in errors):
-        raise ValueError("errors are missing or not finite")
-    return Evaluation(**{**values, "errors": errors, **samples})

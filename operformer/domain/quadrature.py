@@ -87,7 +87,7 @@ def h1_seminorm_squared(u: Tensor, grid: Grid) -> Tensor:
     total = u.new_zeros(())
     for k in range(grid.dim):
         position = k - grid.dim
-        values, steps, lengths = _edges(u, grid, k)
+        values, steps, lengths = edges(u, grid, k)
         slope_squared = (values / _along(steps.to(u), position)).square()
         integrand = slope_squared * _along(lengths.to(u), position)
         for other, weights in enumerate(grid.axis_weights):
@@ -97,7 +97,7 @@ def h1_seminorm_squared(u: Tensor, grid: Grid) -> Tensor:
     return total
 
 
-def _edges(u: Tensor, grid: Grid, k: int) -> tuple[Tensor, Tensor, Tensor]:
+def edges(u: Tensor, grid: Grid, k: int) -> tuple[Tensor, Tensor, Tensor]:
     """Differences of u along axis k, the step across each edge, and the length that each edge stands for."""
     if grid.axes is None:
         raise UsageError("scattered points have no edges")

@@ -1,47 +1,77 @@
-"""How well an operator does on grids it was not trained on: median, mean and worst error (Section 6.1)."""
+"""How well an operator does on grids it was not trained on: errors in L2 and H1, by wave number, at faces."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor
 
-from operformer.domain import Grid
-from operformer.domain.interpolation import interpolate
 from operformer.errors import DivergedError
-from operformer.learning.loss import LOSSES, LossName
+from operformer.learning.error_spectra import ErrorSpectrum, SpectrumMean
+from operformer.learning.face_jumps import FaceJumps, JumpMean
+from operformer.learning.loss import LOSSES, LossName, relative_h1, relative_l2
+from operformer.learning.pictures import cut
 from operformer.learning.samples import check_samples
 from operformer.operators import Operator
 from operformer.problems import Pairs, Samples
 
 SHOWN = 64  # points along an axis of a picture
+POINTS = 2**19  # of the samples that an operator is given at once
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The error that half of the samples stay below, the average error, and the largest."""
+
+    median: float
+    mean: float
+    worst: float
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The errors of an operator on samples of one grid, and what its median and its worst sample look like."""
+    """The errors of an operator on samples of one grid, and what its median and its worst sample look like.
+
+    ``h1_errors`` is empty where points have no neighbours (scattered ones); ``spectrum`` is None where they are not
+    equispaced, and ``jumps`` also where there is no partition.
+    """
 
     label: str  # what kind of grid
     points: int
     errors: tuple[float, ...]  # relative L2, one for each sample
     median_sample: Curves | Images
     worst_sample: Curves | Images
+    h1_errors: tuple[float, ...] = ()  # relative H1
+    spectrum: ErrorSpectrum | None = None
+    jumps: FaceJumps | None = None
 
     @property
     def median(self) -> float:
-        """The error that half of the samples stay below."""
-        return float(torch.tensor(self.errors, dtype=torch.float64).quantile(0.5))
+        """The L2 error that half of the samples stay below."""
+        return self.l2.median
 
     @property
     def mean(self) -> float:
-        """The average error."""
-        return sum(self.errors) / len(self.errors)
+        """The average L2 error."""
+        return self.l2.mean
 
     @property
     def worst(self) -> float:
-        """The largest error."""
-        return max(self.errors)
+        """The largest L2 error."""
+        return self.l2.worst
+
+    @property
+    def l2(self) -> Summary:
+        """The relative errors in L2(D)."""
+        return summarise(self.errors)
+
+    @property
+    def h1(self) -> Summary | None:
+        """The relative errors in H1(D), where there are any."""
+        return summarise(self.h1_errors) if self.h1_errors else None
 
 
 @dataclass(frozen=True)
@@ -70,32 +100,66 @@ class Images:
     prediction: list[list[list[float]]]
 
 
-def evaluate(operator: Operator, samples: Samples, label: str) -> Evaluation:
-    """Relative L2 errors on the samples' own grid."""
+def evaluate(
+    operator: Operator,
+    samples: Samples,
+    label: str,
+    is_periodic: bool = False,
+    n_patches: Sequence[int] | None = None,
+) -> Evaluation:
+    """The operator's errors on the samples' own grid; see `assess`. The partition is the operator's, if it has one."""
     check_samples(samples, "test")
-    errors = relative_errors(operator, samples)
+    return assess(predictions(operator, samples), samples, label, is_periodic, n_patches or partition(operator))
+
+
+def assess(
+    prediction: Tensor,
+    samples: Samples,
+    label: str,
+    is_periodic: bool = False,
+    n_patches: Sequence[int] | None = None,
+) -> Evaluation:
+    """The errors of predictions (count, channels, *shape), some samples at a time.
+
+    ``is_periodic`` is said of the functions, which a grid of cells does not know; ``n_patches`` is the partition whose
+    faces are looked at.
+    """
+    grid = samples.grid
+    l2, h1 = [], []
+    spectrum, jumps = SpectrumMean(grid, is_periodic), JumpMean(grid, n_patches)
+    for block, found in zip(samples.blocks(size := _together(samples)), prediction.split(size), strict=True):
+        found, z = found.double(), block.z.double()
+        l2.append(relative_l2(found, z, grid))
+        if grid.axes is not None:
+            h1.append(relative_h1(found, z, grid))
+        spectrum.add(found, z)
+        jumps.add(found, z)
+    errors = _finite(torch.cat(l2).cpu())
     order = torch.argsort(errors)
     return Evaluation(
         label,
-        samples.grid.weights.numel(),
+        grid.weights.numel(),
         tuple(errors.tolist()),
-        _look(operator, samples, int(order[(len(order) - 1) // 2]), errors),
-        _look(operator, samples, int(order[-1]), errors),
+        _look(prediction, samples, int(order[(len(order) - 1) // 2]), errors),
+        _look(prediction, samples, int(order[-1]), errors),
+        tuple(torch.cat(h1).tolist()) if h1 else (),
+        spectrum.mean(),
+        jumps.mean(),
     )
 
 
-def relative_errors(operator: Operator, samples: Pairs, norm: LossName = "l2", batch_size: int = 64) -> Tensor:
+def predictions(operator: Operator, samples: Samples) -> Tensor:
+    """G(u) for all samples, some at a time: (count, channels, *shape)."""
+    return torch.cat([predict(operator, block) for block in samples.blocks(_together(samples))])
+
+
+def relative_errors(operator: Operator, samples: Pairs, norm: LossName = "l2", batch_size: int | None = None) -> Tensor:
     """||G(u) - z|| / ||z|| for each sample (count,), float64 on the CPU."""
     parts = [
         LOSSES[norm](predict(operator, batch).double(), batch.z.double(), batch.grid).cpu()
-        for batch in samples.blocks(batch_size)
+        for batch in samples.blocks(batch_size or _together(samples))
     ]
-    errors = torch.cat(parts)
-    if not bool(torch.isfinite(errors).all()):
-        raise DivergedError(
-            f"the operator's output on sample {int((~torch.isfinite(errors)).nonzero()[0])} is not finite"
-        )
-    return errors
+    return _finite(torch.cat(parts))
 
 
 @torch.no_grad()
@@ -105,27 +169,36 @@ def predict(operator: Operator, samples: Samples) -> Tensor:
     return operator(samples.u.to(operator.input_mean), samples.grid).to(samples.z.device)
 
 
-def _look(operator: Operator, samples: Samples, index: int, errors: Tensor) -> Curves | Images:
-    one = samples[index : index + 1].to("cpu")
-    prediction = predict(operator, samples[index : index + 1]).cpu()
-    functions = (one.u[0], one.z[0], prediction[0])
-    if one.grid.dim == 1:
-        order = torch.argsort(one.grid.points[:, 0])
-        x = one.grid.points[:, 0][order].tolist()
-        u, z, found = (values[:, order].tolist() for values in functions)
-        return Curves(float(errors[index]), x, u, z, found)
-    return _images(float(errors[index]), functions, one.grid)
+def partition(operator: Operator) -> tuple[int, ...] | None:
+    """The patches along each axis of an operator that has patches."""
+    return getattr(operator, "n_patches", None)
 
 
-def _images(error: float, functions: tuple[Tensor, ...], grid: Grid) -> Images:
-    """Points that are kept, of scattered ones the values of the nearest on a raster."""
-    if grid.axes is None:
-        raster = Grid.uniform((SHOWN,) * grid.dim, bounds=grid.bounds, kind="cells")
-        functions = tuple(interpolate(values.double(), grid, raster) for values in functions)
-        grid = raster
-    if grid.dim == 3:
-        functions = tuple(values[..., values.shape[-1] // 2] for values in functions)
-    orders = [axis.argsort()[:: -(-len(axis) // SHOWN)] for axis in (grid.axes or ())[:2]]
-    x, y = (axis[order].tolist() for axis, order in zip(grid.axes or (), orders, strict=False))
-    u, z, found = (values[:, orders[0]][:, :, orders[1]].tolist() for values in functions)
-    return Images(error, x, y, u, z, found)
+def summarise(errors: Sequence[float]) -> Summary:
+    """Median, mean and worst of some errors."""
+    return Summary(
+        float(torch.tensor(errors, dtype=torch.float64).quantile(0.5)), sum(errors) / len(errors), max(errors)
+    )
+
+
+def _together(samples: Pairs) -> int:
+    """How many samples an operator is given at once."""
+    return max(1, POINTS // prod(samples.grid.shape))
+
+
+def _finite(errors: Tensor) -> Tensor:
+    if not bool(torch.isfinite(errors).all()):
+        raise DivergedError(
+            f"the operator's output on sample {int((~torch.isfinite(errors)).nonzero()[0])} is not finite"
+        )
+    return errors
+
+
+def _look(prediction: Tensor, samples: Samples, index: int, errors: Tensor) -> Curves | Images:
+    one, error = samples[index : index + 1].to("cpu"), float(errors[index])
+    most = SHOWN if one.grid.dim > 1 else prod(one.grid.shape)
+    axes, functions = cut([one.u[0], one.z[0], prediction[index].cpu()], one.grid, most)
+    u, z, found = (values.tolist() for values in functions)
+    if len(axes) == 1:
+        return Curves(error, axes[0].tolist(), u, z, found)
+    return Images(error, axes[0].tolist(), axes[1].tolist(), u, z, found)

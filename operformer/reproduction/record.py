@@ -16,7 +16,7 @@ from operformer.files import read_json, write_bytes
 from operformer.learning.error_spectra import ErrorSpectrum
 from operformer.learning.evaluation import Curves, Evaluation, Images, Summary, summarise
 from operformer.learning.face_jumps import FaceJumps
-from operformer.learning.records import jumps_of, look_of, spectrum_of
+from operformer.learning.records import _jumps as jumps_of, _look as look_of, spectrum as spectrum_of
 from operformer.operators.counting import count_operations, count_parameters
 from operformer.problems import Problem
 from operformer.problems.catalogue import problem_of
@@ -28,7 +28,7 @@ VERSION = 1
 DIGITS = 6  # of the functions in pictures
 Look = Curves | Images
 _SPOKEN = {"Transformer": "transformer", "GalerkinTransformer": "Galerkin transformer"}
-_PROBLEMS = {"Lorenz63": "Lorenz 63", "ControlledODE": "controlled ODE", "Kolmogorov": "Kolmogorov flow"}
+_PROBLEMS = {"ControlledODE": "controlled ODE", "Kolmogorov": "Kolmogorov flow"}
 
 
 @dataclass(frozen=True)
@@ -67,25 +67,12 @@ class Record:
     @property
     def operator(self) -> str:
         """What a reader calls the operator."""
-        operator = self.settings["operator"]
-        name = _SPOKEN.get(operator["name"], operator["name"])
-        if operator.get("periodic_extension"):
-            name += ", periodic extension"
-        return name if operator.get("smoothing", "none") == "none" else f"{name}, smoothing"
+        return operator_name(self.settings)
 
     @property
     def problem(self) -> Problem:
         """The problem itself."""
         return problem_of(self.settings["problem"], KINDS)
-
-    @property
-    def problem_name(self) -> str:
-        """What a reader calls the problem."""
-        problem = self.settings["problem"]
-        if problem["name"] == "Darcy":
-            kind = {"lognormal": "lognormal", "piecewise": "piecewise constant"}[problem["coefficient"]]
-            return f"Darcy flow, {kind}"
-        return _PROBLEMS.get(problem["name"], problem["name"])
 
     @property
     def resolution(self) -> int:
@@ -116,14 +103,38 @@ class Record:
 
 @dataclass(frozen=True)
 class Results:
-    """A reproduction: which studies at which scale, where and when it was made, costs, runs, and what failed."""
+    """A reproduction: which studies at which scale, where it was made, costs, runs; settings of runs that failed."""
 
     studies: tuple[str, ...]
     scale: str
     made: Mapping[str, Any]
     costs: Mapping[str, Cost]
     runs: Mapping[str, Record]
+    absent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
+
+    def settings(self, name: str) -> Mapping[str, Any]:
+        """Those of a run that was asked for."""
+        return self.runs[name].settings if name in self.runs else self.absent[name]
+
+
+def operator_name(settings: Mapping[str, Any]) -> str:
+    """What a reader calls the operator of an experiment."""
+    operator = settings["operator"]
+    name = _SPOKEN.get(operator["name"], operator["name"])
+    if operator.get("periodic_extension"):
+        name += ", periodic extension"
+    return name if operator.get("smoothing", "none") == "none" else f"{name}, smoothing"
+
+
+def problem_name(settings: Mapping[str, Any]) -> str:
+    """What a reader calls the problem of an experiment."""
+    problem = settings["problem"]
+    if problem["name"] == "Darcy":
+        return f"Darcy flow, {problem['coefficient']}"
+    if problem["name"] == "Lorenz63":
+        return f"Lorenz 63, x to {' and '.join(problem['recover'])}"
+    return _PROBLEMS.get(problem["name"], problem["name"])
 
 
 def record_of(run: Run, has_looks: bool) -> Record:
@@ -167,6 +178,7 @@ def read_results(path: Path) -> Results:
             made=values["made"],
             costs={name: Cost(**cost) for name, cost in values["costs"].items()},
             runs={name: _record(record) for name, record in values["runs"].items()},
+            absent=values["absent"],
             failures=tuple(Failure(**failure) for failure in values["failures"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operformer.report.tables import Table
 from operformer.reproduction.costs import SIZES, Cost
 from operformer.reproduction.paper import COMPLEXITY, STATED
-from operformer.reproduction.record import Record, Results
+from operformer.reproduction.record import Record, Results, operator_name, problem_name
 
 ABSENT = "not run"
 SMOKE = "smoke scale: small operators and data; not comparable with the paper's column"
@@ -42,7 +42,7 @@ def _accuracy_row(results: Results, name: str, has_worst: bool) -> tuple[str, ..
             error_text(there.h1.median) if there.h1 else "", f"{record.seconds:.0f}",
         )  # fmt: skip
     cells = found if has_worst else (*found[:6], *found[7:])
-    return (*_who(name, record), *cells)
+    return (*_who(results, name), *cells)
 
 
 def grid_table(results: Results, title: str, names: Sequence[str]) -> Table:
@@ -53,7 +53,7 @@ def grid_table(results: Results, title: str, names: Sequence[str]) -> Table:
     for name in names:
         record = results.runs.get(name)
         cells = [ABSENT if record is None else _on_grid(record, label) for label in labels or ["1x"]]
-        rows.append((*_who(name, record), *cells))
+        rows.append((*_who(results, name), *cells))
     return Table(_title(results, title), ("problem", "operator", *(labels or ["1x"])), tuple(rows))
 
 
@@ -64,7 +64,7 @@ def jump_table(results: Results, title: str, names: Sequence[str]) -> Table:
     for name in names:
         record = results.runs.get(name)
         if record is None or record.trained.jumps is None:
-            rows.append((*_who(name, record), ABSENT if record is None else "no faces", "", "", "", ""))
+            rows.append((*_who(results, name), ABSENT if record is None else "no faces", "", "", "", ""))
             continue
         there, jumps = record.trained, record.trained.jumps
         across, inside = (
@@ -72,7 +72,7 @@ def jump_table(results: Results, title: str, names: Sequence[str]) -> Table:
         )
         ratios = [f"{ratio:.2f}" if ratio is not None else "" for ratio in (jumps.face_ratio, jumps.truth_ratio)]
         found = (error_text(there.l2.median), f"{across:.2e}", f"{inside:.2e}", *ratios)
-        rows.append((*_who(name, record), *found))
+        rows.append((*_who(results, name), *found))
     return Table(_title(results, title), header, tuple(rows))
 
 
@@ -134,8 +134,8 @@ def _on_grid(record: Record, label: str) -> str:
     return error_text(there.l2.median) + ("" if label == "1x" else f" ({ratio:.2f})")
 
 
-def _who(name: str, record: Record | None) -> tuple[str, str]:
-    return (name, "") if record is None else (record.problem_name, record.operator)
+def _who(results: Results, name: str) -> tuple[str, str]:
+    return problem_name(results.settings(name)), operator_name(results.settings(name))
 
 
 def _points(cost: Cost) -> str:
