@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from operformer.problems import Problem
 from operformer.problems.catalogue import problem_of
 from operformer.reproduction.costs import Cost
 from operformer.reproduction.runs import Failure
+from operformer.reproduction.views import Views, pack, unpack
 from operformer.run import Run
 
 VERSION = 1
@@ -112,6 +113,7 @@ class Results:
     runs: Mapping[str, Record]
     absent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
+    views: Mapping[str, Views] = field(default_factory=dict)  # samples by run and grid, for the page's explorer
 
     def settings(self, name: str) -> Mapping[str, Any]:
         """Those of a run that was asked for."""
@@ -160,7 +162,7 @@ def operations_of(experiment: Experiment) -> int:
 
 def write_results(results: Results, path: Path) -> None:
     """Put the results at the path in one step."""
-    values = {"version": VERSION} | asdict(results)
+    values = {"version": VERSION} | asdict(replace(results, views={})) | {"views": pack(results.views)}
     for record in values["runs"].values():
         record["looks"] = {label: [_rounded(look) for look in pair] for label, pair in record["looks"].items()}
     write_bytes(path, (json.dumps(values, allow_nan=False, separators=(",", ":")) + "\n").encode())
@@ -180,8 +182,9 @@ def read_results(path: Path) -> Results:
             runs={name: _record(record) for name, record in values["runs"].items()},
             absent=values["absent"],
             failures=tuple(Failure(**failure) for failure in values["failures"]),
+            views=unpack(values["views"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
         raise DataError(f"{path} holds no results of a reproduction ({error}); make them again") from None
 
 

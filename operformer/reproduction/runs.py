@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from operformer.data.workers import Report, in_processes
 from operformer.errors import OperformerError, ResourceError, TerminatedError, UsageError
-from operformer.experiments import Experiment
+from operformer.experiments import Experiment, parse
 from operformer.operators.counting import count_operations
 from operformer.problems.draws import Draws
 from operformer.run import evaluate_run, is_evaluated, train_run
@@ -51,10 +52,16 @@ def carry_out(
     if weights:
         clock = _Clock(weights, done + len(failures), len(experiments), tell)
         threads = max(1, (os.cpu_count() or 1) // jobs)
-        tasks = [_Task(experiments[name], folder / name, threads) for name in _in_order(weights, experiments)]
+        ordered = _in_order(weights, experiments)
+        tasks = [_Task(name, experiments[name].to_mapping(), folder / name, threads) for name in ordered]
         in_processes([task.carry_out for task in tasks], min(jobs, len(tasks)), clock.hear)
         failures += clock.failures
     return failures
+
+
+def jobs_for() -> int:
+    """How many trainings at a time pay: one for each core, up to four; on a GPU one."""
+    return 1 if torch.cuda.is_available() else min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,8 @@ class _Outcome:
 class _Task:
     """One run; a value that can be sent to another process."""
 
-    experiment: Experiment
+    name: str
+    settings: Mapping[str, Any]
     folder: Path
     threads: int
 
@@ -78,17 +86,18 @@ class _Task:
         torch.set_num_threads(self.threads)
         failure = None
         try:
+            experiment = parse(self.settings)
             with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-                train_run(self.experiment, self.folder, _draws)
+                train_run(experiment, self.folder, _draws)
                 evaluate_run(self.folder, _draws)
         except TerminatedError:
             os._exit(143)  # the pool would give its process another task
         except OperformerError as error:
-            failure = Failure(self.experiment.name, str(error), error.exit_code)
+            failure = Failure(self.name, str(error), error.exit_code)
         except Exception as error:  # the others shall go on
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            failure = Failure(self.experiment.name, reason, 5 if "memory" in reason.lower() else 1)
-        report(_Outcome(self.experiment.name, time.monotonic() - started, failure))
+            failure = Failure(self.name, reason, 5 if "memory" in reason.lower() else 1)
+        report(_Outcome(self.name, time.monotonic() - started, failure))
 
 
 _draws = Draws(kept=10)  # runs of one problem, which come after each other, draw its pairs once in each process
