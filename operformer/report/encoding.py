@@ -14,6 +14,7 @@ Encoded = tuple[float, float, str]  # what the lowest and the highest code stand
 HIGHEST = 65534
 MISSING = 65535  # no number: NaN or infinity
 DECADES = 12.0  # below the largest error, beyond which errors count as the smallest one that is kept
+NO_ERROR = -300.0  # the logarithm of the largest error where there is none
 NEGATIVE = 1 << 15  # the sign of an error; by itself, no number
 
 
@@ -36,8 +37,8 @@ def encode_errors(errors: Array) -> Encoded:
     finite, zero = np.isfinite(errors), errors == 0
     size = np.log10(np.abs(np.where(finite & ~zero, errors, 1.0)))
     kept = size[finite & ~zero]
-    highest = float(kept.max()) if kept.size else 0.0
-    lowest = max(float(kept.min()), highest - DECADES) if kept.size else 0.0
+    highest = float(kept.max()) if kept.size else NO_ERROR
+    lowest = max(float(kept.min()), highest - DECADES) if kept.size else NO_ERROR
     share = np.clip((size - lowest) / ((highest - lowest) or 1.0), 0.0, 1.0)
     codes = np.rint(share * (NEGATIVE - 2)) + 1 + np.where(errors < 0, NEGATIVE, 0)
     return lowest, highest, _text(np.where(finite, np.where(zero, 0, codes), NEGATIVE))

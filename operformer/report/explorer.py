@@ -56,22 +56,29 @@ def explorer_data(exhibits: Sequence[Exhibit]) -> dict[str, Any]:
     for problem, operator in names:
         if names.count((problem, operator)) > 1:
             raise DataError(f"two exhibits of {problem} are called {operator}; give the operators names of their own")
+    for exhibit in exhibits:
+        _check_channels(exhibit, next(other for other in exhibits if other.problem == exhibit.problem))
     axes: dict[Any, int] = {}
     pictures: dict[Any, int] = {}
     problems = []
-    for problem in dict.fromkeys(exhibit.problem for exhibit in exhibits):
+    for problem in dict.fromkeys(exhibit.problem for exhibit in exhibits if exhibit.views):
         group = [exhibit for exhibit in exhibits if exhibit.problem == problem]
         problems.append(
             {
                 "name": problem,
                 "inputs": list(group[0].input_names),
                 "outputs": list(group[0].output_names),
-                "grids": [{"label": label, "name": grid_name(label)} for label in _labels(group)],
+                "grids": [_grid(label) for label in _labels(group)],
                 "operators": [_operator(exhibit, _labels(group), axes, pictures) for exhibit in group],
             }
         )
     tables = {name: _colours(name) for name in ("viridis", "magma")}
     return {"problems": problems, "axes": list(axes), "pictures": list(pictures), "colours": tables, "ink": INK}
+
+
+def _grid(label: str) -> Any:
+    name = grid_name(label)
+    return {"label": label, "name": name, "short": name.removesuffix(" resolution").removesuffix(" grid")}
 
 
 def _operator(exhibit: Exhibit, labels: Sequence[str], axes: dict[Any, int], pictures: dict[Any, int]) -> Any:
@@ -144,6 +151,13 @@ def _colours(name: str) -> str:
     """256 colours, red, green and blue, a byte each."""
     table = mpl.colormaps[name](np.arange(256), bytes=True)[:, :3]
     return base64.b64encode(np.ascontiguousarray(table).tobytes()).decode()
+
+
+def _check_channels(one: Exhibit, other: Exhibit) -> None:
+    for ours, theirs in ((one.input_names, other.input_names), (one.output_names, other.output_names)):
+        if tuple(ours) != tuple(theirs):
+            both = f"{', '.join(theirs)} for {other.operator} and {', '.join(ours)} for {one.operator}"
+            raise DataError(f"the channels of {one.problem} are {both}; call them two problems")
 
 
 def _check(exhibit: Exhibit, label: str, shown: Shown) -> None:

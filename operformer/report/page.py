@@ -54,7 +54,7 @@ def render(template: str, values: Mapping[str, Any], exhibits: Sequence[Exhibit]
     loader = PackageLoader("operformer.report")
     environment = Environment(loader=loader, autoescape=select_autoescape(["html"]))
     environment.globals["verbatim"] = lambda name: Markup(loader.get_source(environment, name)[0])
-    explorer = explorer_data(exhibits) if exhibits else None
+    explorer = explorer_data(exhibits) if any(exhibit.views for exhibit in exhibits) else None
     return environment.get_template(template).render(**values, explorer=explorer, version=__version__)
 
 
