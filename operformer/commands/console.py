@@ -9,13 +9,16 @@ from rich.table import Table as Grille
 from operformer.report.tables import Table
 
 console = Console(highlight=False, markup=False)
+WIDEST = 10_000  # columns of a console that is not there
 
 
 def show(table: Table) -> None:
-    """Print a table; columns of numbers stand on the right."""
-    grille = Grille(title=table.title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    """Print a table, each row on one line however wide it is; columns of numbers stand on the right."""
+    grille = Grille(box=SIMPLE_HEAD, pad_edge=False)
     for name, is_right in zip(table.header, table.is_right, strict=True):
         grille.add_column(name, justify="right" if is_right else "left")
     for row in table.rows:
         grille.add_row(*row)
-    console.print(grille)
+    width = console.measure(grille, options=console.options.update(max_width=WIDEST)).maximum
+    console.print(table.title, style="bold", soft_wrap=True)
+    console.print(grille, width=width, crop=False)

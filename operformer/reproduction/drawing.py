@@ -68,8 +68,6 @@ def _exhibits(results: Results) -> list[Exhibit]:
     for name, views in results.views.items():
         record = results.runs[name]
         names = (problem_name(record.settings), operator_name(record.settings))
-        if name.startswith("lorenz-yz-"):
-            names = (names[0], f"{names[1]}, constant channels")
         points = {there.label: there.points for there in record.measured}
         if names not in found:
             found[names] = Exhibit(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,6 +24,9 @@ from operformer.reproduction.costs import Cost
 from operformer.reproduction.runs import Failure
 from operformer.reproduction.views import Views, pack, unpack
 from operformer.run import Run
+
+if TYPE_CHECKING:
+    from operformer.learning.rollout import Rollout
 
 VERSION = 1
 DIGITS = 6  # of the functions in pictures
@@ -64,6 +67,7 @@ class Record:
     seconds: float
     measured: tuple[Measured, ...]
     looks: Mapping[str, tuple[Look, Look]] = field(default_factory=dict)  # median and worst sample, by grid
+    rollout: Rollout | None = None
 
     @property
     def operator(self) -> str:
@@ -124,6 +128,8 @@ def operator_name(settings: Mapping[str, Any]) -> str:
     """What a reader calls the operator of an experiment."""
     operator = settings["operator"]
     name = _SPOKEN.get(operator["name"], operator["name"])
+    if settings["problem"].get("initial") and not operator.get("initial_channels"):
+        name += ", constant channels"
     if operator.get("periodic_extension"):
         name += ", periodic extension"
     return name if operator.get("smoothing", "none") == "none" else f"{name}, smoothing"

@@ -24,8 +24,8 @@ def accuracy_table(results: Results, title: str, names: Sequence[str]) -> Table:
     worst = ("worst", "worst (paper)") if has_worst else ("worst",)
     ends = ("H1 median", "training, s")
     ours = ("parameters", "parameters (paper)", "median", "median (paper)", "mean")
-    rows = tuple(_accuracy_row(results, name, has_worst) for name in names)
-    return Table(_title(results, title), ("problem", "operator", *ours, *worst, *ends), rows)
+    rows = [_accuracy_row(results, name, has_worst) for name in names]
+    return Table(_title(results, title), ("problem", "operator", *ours, *worst, *ends), _grouped(rows))
 
 
 def _accuracy_row(results: Results, name: str, has_worst: bool) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def grid_table(results: Results, title: str, names: Sequence[str]) -> Table:
         record = results.runs.get(name)
         cells = [ABSENT if record is None else _on_grid(record, label) for label in labels or ["1x"]]
         rows.append((*_who(results, name), *cells))
-    return Table(_title(results, title), ("problem", "operator", *(labels or ["1x"])), tuple(rows))
+    return Table(_title(results, title), ("problem", "operator", *(labels or ["1x"])), _grouped(rows))
 
 
 def jump_table(results: Results, title: str, names: Sequence[str]) -> Table:
@@ -73,6 +73,23 @@ def jump_table(results: Results, title: str, names: Sequence[str]) -> Table:
         ratios = [f"{ratio:.2f}" if ratio is not None else "" for ratio in (jumps.face_ratio, jumps.truth_ratio)]
         found = (error_text(there.l2.median), f"{across:.2e}", f"{inside:.2e}", *ratios)
         rows.append((*_who(results, name), *found))
+    return Table(_title(results, title), header, _grouped(rows))
+
+
+def rollout_table(results: Results, title: str, names: Sequence[str]) -> Table:
+    """Median errors of rollouts at a few times, and of the forecast that nothing changes."""
+    rollouts = {name: results.runs[name].rollout for name in names if name in results.runs}
+    first = next((rollout for rollout in rollouts.values() if rollout is not None), None)
+    if first is None:
+        return Table(_title(results, title), ("operator", "rollout"), tuple((_who(results, n)[1], ABSENT) for n in names))
+    steps = sorted({0, *(step for step in (1, 4, 9, 19) if step < len(first.times)), len(first.times) - 1})
+    rows = []
+    for name in names:
+        rollout = rollouts.get(name)
+        medians = [ABSENT] * len(steps) if rollout is None else [error_text(rollout.medians[step]) for step in steps]
+        rows.append((_who(results, name)[1], *medians))
+    rows.append(("no change", *(error_text(first.persistence_medians[step]) for step in steps)))
+    header = ("operator", *(f"t = {first.times[step]:.3g}" for step in steps))
     return Table(_title(results, title), header, tuple(rows))
 
 
@@ -136,6 +153,12 @@ def _on_grid(record: Record, label: str) -> str:
 
 def _who(results: Results, name: str) -> tuple[str, str]:
     return problem_name(results.settings(name)), operator_name(results.settings(name))
+
+
+def _grouped(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """The rows, the problem named in the first of its rows only."""
+    before = ["", *(row[0] for row in rows)]
+    return tuple(("" if row[0] == above else row[0], *row[1:]) for row, above in zip(rows, before, strict=False))
 
 
 def _points(cost: Cost) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from operformer.learning.rollout import Rollout
-from operformer.report.figures.style import REFERENCE, STYLE, looks, new_figure, percent_ticks
+from operformer.report.figures.style import REFERENCE, STYLE, looks, new_figure, percent_ticks, shared_legend
+
+if TYPE_CHECKING:
+    from operformer.learning.rollout import Rollout
 
 
 @mpl.rc_context(STYLE)
@@ -24,5 +27,5 @@ def growth_figure(rollouts: Sequence[tuple[str, Rollout]], note: str = "") -> Fi
     axes.set(yscale="log", xlabel="time after the start", ylabel="relative L2 error, median")
     axes.xaxis.set_major_locator(MaxNLocator(integer=False, nbins=8))
     percent_ticks(axes)
-    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    shared_legend(figure)
     return figure

@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from operformer.report.figures.style import REFERENCE, STYLE, looks, new_figure, percent_ticks
+from operformer.report.figures.style import REFERENCE, STYLE, looks, new_figure, percent_ticks, shared_legend
 from operformer.report.tables import run_names
 from operformer.run import Run
 
@@ -52,7 +52,7 @@ def resolution_panels(panels: Sequence[Panel], note: str = "") -> Figure:
         _finish(axes, ticks, panel.trained)
         axes.set(xlabel=f"{panel.axis} (trained on {panel.trained})", ylabel="relative L2 error")
         axes.set_title(panel.title, fontsize=10)
-        axes.legend(fontsize=8, loc="best")
+    shared_legend(figure)
     return figure
 
 

@@ -85,7 +85,7 @@ def _draw_curves(axes: Any, sample: Curves, outputs: Sequence[str], is_marked: b
         error = [p - t for p, t in zip(prediction, truth, strict=True)]
         axes[-1].plot(sample.x, error, color=ERRORS[row % len(ERRORS)], lw=1.2, label=name, **dots)
     if len(outputs) > 1:
-        axes[-1].legend(fontsize=8, loc="lower left", ncols=len(outputs))
+        axes[-1].legend(fontsize=8, loc="best", ncols=len(outputs))
 
 
 def _draw_images(figure: Figure, axes: Any, sample: Images, is_flow: bool) -> None:
@@ -102,7 +102,8 @@ def _draw_images(figure: Figure, axes: Any, sample: Images, is_flow: bool) -> No
         )  # fmt: skip
         place.set(xticks=[], yticks=[], aspect="equal")
         place.grid(visible=False)
-        figure.colorbar(image, ax=place, shrink=0.8)
+        scale = figure.colorbar(image, ax=place, shrink=0.85)
+        scale.ax.ticklabel_format(axis="y", style="sci", scilimits=(-2, 4))
 
 
 def _output_names(problem: Problem, count: int) -> list[str]:

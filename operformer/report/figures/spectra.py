@@ -8,7 +8,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from operformer.learning.error_spectra import ErrorSpectrum
-from operformer.report.figures.style import REFERENCE, STYLE, looks, new_figure
+from operformer.report.figures.style import REFERENCE, STYLE, looks, new_figure, shared_legend
 
 Panel = tuple[str, Sequence[tuple[str, ErrorSpectrum]]]  # a title, and the spectrum of each operator
 LEAST = 1e-14  # energies below are rounding
@@ -25,7 +25,7 @@ def spectra_figure(panels: Sequence[Panel], note: str = "") -> Figure:
         for (name, spectrum), (colour, _) in zip(lines, looks([name for name, _ in lines]), strict=True):
             axes.plot(*_drawn(spectrum.wave_numbers, spectrum.error), color=colour, lw=1.6, label=f"error of {name}")
         axes.set_title(title, fontsize=10)
-        axes.legend(fontsize=8, loc="best")
+    shared_legend(figure)
     return figure
 
 

@@ -64,6 +64,17 @@ def percent_ticks(axes: Axes) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
 
 
+def shared_legend(figure: Figure) -> None:
+    """One legend below all panels, each name once; inside a panel it could lie on the lines."""
+    found = {
+        label: handle
+        for axes in figure.axes
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    columns = min(len(found), 3 * len(figure.axes))
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize=9)
+
+
 @mpl.rc_context(STYLE)
 def to_svg(figure: Figure) -> str:
     """The figure as the text of an SVG picture, the same for the same figure."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
-from operformer.report.figures.style import STYLE, looks, new_figure, percent_ticks
+from operformer.report.figures.style import STYLE, looks, new_figure, percent_ticks, shared_legend
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,11 @@ def tradeoff_figure(panels: Sequence[tuple[str, Sequence[Widths]]], axis: str, n
             place.plot(line.costs, line.errors, f"{marker}-", color=colour, ms=6, label=line.name)
             for end in {0, len(line.widths) - 1}:
                 at = (line.costs[end], line.errors[end])
-                place.annotate(
-                    str(line.widths[end]), at, (0, 7), textcoords="offset points", ha="center", fontsize=7, color=colour
-                )  # fmt: skip
+                text = place.annotate(str(line.widths[end]), at, (0, 8), textcoords="offset points", ha="center")
+                text.set(fontsize=8, color=colour, path_effects=[withStroke(linewidth=3, foreground="white")])
         place.set(xscale="log", yscale="log", xlabel=axis, ylabel="median relative L2 error")
         place.margins(x=0.12, y=0.15)
         percent_ticks(place)
         place.set_title(title, fontsize=10)
-        place.legend(fontsize=8, loc="best")
+    shared_legend(figure)
     return figure
