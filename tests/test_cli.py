@@ -144,12 +144,12 @@ def misspellings(word):
 
 COMMANDS = {
     "demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "certify": ["x"], "report": ["x"],
-    "inspect": ["x"],
+    "inspect": ["x"], "reproduce": ["all"],
     "generate": ["darcy-li", "--samples", "1", "--resolution", "8", "--out", "x"], "import": ["x", "--out", "x"],
 }  # fmt: skip
 KNOWN = {
     "demo": ("out",), "train": ("out", "scale", "debug"), "report": ("out",), "inspect": ("figure", "layout", "u", "z"),
-    "certify": ("inputs", "resolution", "kind", "samples", "seed"),
+    "certify": ("inputs", "resolution", "kind", "samples", "seed"), "reproduce": ("scale", "out", "jobs", "from"),
     "generate": ("samples", "resolution", "out", "seed", "first", "workers", "device", "dtype", "per-shard", "part",
                  "parts"),
     "import": ("u", "z", "layout", "grid", "bounds", "steps", "lead", "out"),

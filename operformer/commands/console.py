@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as Grille
 
-from operformer.report.tables import Table
+if TYPE_CHECKING:
+    from operformer.report.tables import Table
 
 console = Console(highlight=False, markup=False)
 WIDEST = 10_000  # columns of a console that is not there

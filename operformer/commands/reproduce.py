@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from operformer.commands.console import console, show
+
 if TYPE_CHECKING:
     from operformer.reproduction.record import Results
     from operformer.reproduction.runs import Failure
-    from operformer.reproduction.studies import Study
+    from operformer.reproduction.study import Study
 
 
 def reproduce(
@@ -63,7 +65,6 @@ def reproduce(
 
 def finish(results: Results, studies: Sequence[Study], out: Path) -> int:
     """Draw everything, show the tables, name what is missing; the exit code."""
-    from operformer.commands.console import show
     from operformer.reproduction.drawing import draw
 
     started = time.monotonic()
@@ -88,6 +89,4 @@ def _complaints(failures: Sequence[Failure]) -> list[str]:
 
 
 def _tell(line: str) -> None:
-    from operformer.commands.console import console
-
     console.print(line, soft_wrap=True)

@@ -26,7 +26,15 @@ class Table:
         """The table as a float of LaTeX, which needs no package; its title is the caption."""
         columns = "".join("r" if is_right else "l" for is_right in self.is_right)
         lines = [" & ".join(map(latex_text, line)) + r" \\" for line in (self.header, *self.rows)]
-        body = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", lines[0], r"\hline", *lines[1:], r"\hline", r"\end{tabular}"]
+        body = [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\hline",
+            lines[0],
+            r"\hline",
+            *lines[1:],
+            r"\hline",
+            r"\end{tabular}",
+        ]
         ends = [rf"\caption{{{latex_text(self.title)}}}", rf"\label{{{label}}}", r"\end{table}"]
         return "\n".join([r"\begin{table}[htbp]", r"\centering", *body, *ends])
 

@@ -14,7 +14,7 @@ from operformer.report.reproduction_page import Section, write_reproduction
 from operformer.report.tables import Table
 from operformer.reproduction.paper import PAPER
 from operformer.reproduction.record import Results, operator_name, problem_name
-from operformer.reproduction.studies import FigureOf, Study
+from operformer.reproduction.study import FigureOf, Study
 from operformer.reproduction.tables import note_of
 
 

@@ -33,7 +33,9 @@ def resolutions(
         if records:
             title = problem_name(records[0].settings) if called is operator_name else operator_name(records[0].settings)
             axis = "time steps" if records[0].problem.grid(records[0].resolution).dim == 1 else "points along each axis"
-            panels.append(Panel(title, tuple(_line(r, called(r.settings)) for r in records), records[0].resolution, axis))
+            panels.append(
+                Panel(title, tuple(_line(r, called(r.settings)) for r in records), records[0].resolution, axis)
+            )
     return resolution_panels(panels, note_of(results)) if panels else None
 
 

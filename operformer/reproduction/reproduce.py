@@ -18,7 +18,7 @@ from operformer.learning.gallery import read_gallery
 from operformer.reproduction.costs import costs
 from operformer.reproduction.record import Results, read_results, record_of, write_results
 from operformer.reproduction.runs import Failure, carry_out
-from operformer.reproduction.studies import Study
+from operformer.reproduction.study import Study
 from operformer.reproduction.views import views_of
 from operformer.run import read_run
 
@@ -62,7 +62,12 @@ def _made() -> dict[str, Any]:
     """Where the results come from."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU ({platform.machine()})"
     packages = {name: _version(name) for name in ("torch", "numpy", "lightning-fabric", "matplotlib", "neuraloperator")}
-    return {"operformer": __version__, "commit": _commit(), "python": platform.python_version(), "device": device} | packages
+    return {
+        "operformer": __version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "device": device,
+    } | packages
 
 
 def _version(package: str) -> str | None:

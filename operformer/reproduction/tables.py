@@ -81,7 +81,9 @@ def rollout_table(results: Results, title: str, names: Sequence[str]) -> Table:
     rollouts = {name: results.runs[name].rollout for name in names if name in results.runs}
     first = next((rollout for rollout in rollouts.values() if rollout is not None), None)
     if first is None:
-        return Table(_title(results, title), ("operator", "rollout"), tuple((_who(results, n)[1], ABSENT) for n in names))
+        return Table(
+            _title(results, title), ("operator", "rollout"), tuple((_who(results, n)[1], ABSENT) for n in names)
+        )
     steps = sorted({0, *(step for step in (1, 4, 9, 19) if step < len(first.times)), len(first.times) - 1})
     rows = []
     for name in names:

@@ -25,7 +25,9 @@ def pack(views: Mapping[str, Views]) -> dict[str, Any]:
     """The views of all runs as JSON has them."""
     pool: dict[str, int] = {}
     runs = {
-        run: {label: {name: _pack(array, pool) for name, array in vars(shown).items()} for label, shown in found.items()}
+        run: {
+            label: {name: _pack(array, pool) for name, array in vars(shown).items()} for label, shown in found.items()
+        }
         for run, found in views.items()
     }
     return {"arrays": list(pool), "runs": runs}
@@ -57,7 +59,5 @@ def _pack(array: np.ndarray | None, pool: dict[str, int]) -> Any:
 
 
 def _shown(packed: Mapping[str, Any], arrays: list[np.ndarray]) -> Shown:
-    found = {
-        name: value and arrays[value[0]].reshape(value[1:]) for name, value in packed.items() if name != "index"
-    }
+    found = {name: value and arrays[value[0]].reshape(value[1:]) for name, value in packed.items() if name != "index"}
     return Shown(**found, index=np.asarray(packed["index"], np.int64))

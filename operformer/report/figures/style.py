@@ -67,9 +67,7 @@ def percent_ticks(axes: Axes) -> None:
 def shared_legend(figure: Figure) -> None:
     """One legend below all panels, each name once; inside a panel it could lie on the lines."""
     found = {
-        label: handle
-        for axes in figure.axes
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     columns = min(len(found), 3 * len(figure.axes))
     figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize=9)
