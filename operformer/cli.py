@@ -110,12 +110,14 @@ def evaluate(run: Path) -> None:
     run
         The folder of the run.
     """
-    from operformer.report.tables import error_table
+    from operformer.report.tables import error_table, remarks
     from operformer.run import evaluate_run, evaluation_grids, read_run
 
     evaluate_run(run)
     done = read_run(run)
     show(error_table([done]))
+    for line in remarks(done):
+        console.print(line)
     grids = evaluation_grids(done.experiment.problem, done.experiment.data.resolution)
     left_out = grids.keys() - {evaluation.label for evaluation in done.evaluations}
     if left_out:

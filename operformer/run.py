@@ -1,14 +1,16 @@
 """An experiment carried out in a folder: drawn, trained, evaluated, each step leaving its file.
 
-experiment.json  training.json  status.json  metrics.jsonl  checkpoints/  operator/  evaluation.json
+experiment.json  training.json  status.json  metrics.jsonl  checkpoints/  operator/
+evaluation.json  gallery.npz  rollout.json (flows)
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from os.path import lexists
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import torch
 from operformer.data.imported import Imported
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid
+from operformer.domain.grading import graded_grid
 from operformer.errors import DataError, UsageError
 from operformer.experiments import Experiment, parse
 from operformer.files import read_json, write_json
@@ -27,16 +30,19 @@ from operformer.learning.lock import locked
 from operformer.learning.metrics import read_metrics
 from operformer.learning.ranks import is_first
 from operformer.learning.recipe import training_device
-from operformer.learning.records import read_evaluations, write_evaluations
+from operformer.learning.records import read_evaluations, read_rollout, write_evaluations, write_rollout
+from operformer.learning.rollout import Rollout, study_rollout
 from operformer.learning.samples import check_samples, split
 from operformer.learning.training import check_device, train
 from operformer.operators import Operator, load
-from operformer.problems import Pairs, Problem
+from operformer.problems import Darcy, Kolmogorov, Pairs, Problem, Samples
 from operformer.problems.catalogue import describe
 from operformer.problems.draws import Draws
 from operformer.problems.time_domain import TimeProblem
 
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
+EVALUATED = ("evaluation.json", "gallery.npz", "rollout.json")
+ROLLOUT_DRAWS, ROLLOUT_STEPS = 16, 10
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class Run:
     parameters: int
     metrics: list[dict[str, Any]]
     evaluations: list[Evaluation]
+    rollout: Rollout | None = None  # of a flow, whose map can be applied again and again
 
     @property
     def seconds(self) -> float:
@@ -69,7 +76,7 @@ def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) 
     data, problem = experiment.data, experiment.problem
     parts = split(_pairs(experiment, draws), validation=data.validation, test=0)
     device = training_device(experiment.training)
-    coarser = [draws.sample(problem, data.train, n, data.seed, device, dtype=torch.float32) for n in data.coarser]
+    coarser = [draws.sample(problem, data.train, n, data.seed, device) for n in data.coarser]
     operator = experiment.make_operator()
     with locked(folder) if is_first() else nullcontext():
         if is_first():
@@ -96,7 +103,7 @@ def _pairs(experiment: Experiment, draws: Draws) -> Pairs:
         _refuse_other_draws(stored.manifest.header.origin, experiment)
         return _some(stored, 0, count, data.folder)
     device = training_device(experiment.training)
-    return draws.sample(problem, count, data.resolution, data.seed, device, dtype=torch.float32)
+    return draws.sample(problem, count, data.resolution, data.seed, device)
 
 
 def _some(pairs: StoredPairs, first: int, count: int, folder: str) -> StoredPairs:
@@ -124,40 +131,74 @@ def _occupy(experiment: Experiment, folder: Path) -> None:
     write_json(folder / "experiment.json", experiment.to_mapping())
     if last_epoch(folder / "checkpoints") < experiment.training.epochs:
         # What was evaluated is about to be trained on.
-        (folder / "evaluation.json").unlink(missing_ok=True)
+        for name in EVALUATED:
+            (folder / name).unlink(missing_ok=True)
 
 
 def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
-    """Errors on test pairs, the same draws on every grid: half to double the training resolution, irregular ones."""
+    """Errors on test pairs, the same draws on every grid: half to double the training resolution, irregular ones.
+
+    With them go samples to look at (gallery.npz) and for a flow the growth of errors in a rollout (rollout.json).
+    """
     draws = draws or Draws()
     experiment = read_experiment(folder)
     if not (folder / "operator").is_dir():
         raise DataError(f"{folder} has finished no epoch yet; train it first")
     device = training_device(experiment.training)
     operator = load(folder / "operator").to(device)
-    data = experiment.data
-    first = data.train + data.validation
+    grids = evaluation_grids(experiment.problem, experiment.data.resolution)
+    taken = {label: grid for label, grid in grids.items() if label == "1x" or _takes(operator, grid.to(device))}
+    is_periodic = experiment.problem.boundary == "periodic"
     evaluations, shown = [], {}
-    for label, grid in evaluation_grids(experiment.problem, data.resolution).items():
-        if isinstance(experiment.problem, Imported):
-            chosen = _some(experiment.problem.pairs(), first, data.test, experiment.problem.folder)
-            samples = chosen.read().to(device)
-        else:
-            samples = draws.sample(experiment.problem, data.test, grid, data.seed, device, first)
+    for label, samples in zip(taken, _test_pairs(experiment, list(taken.values()), device, draws), strict=True):
         check_samples(samples, "test")
-        try:
-            prediction = predictions(operator, samples)
-        except UsageError:  # a grid that the operator does not take
-            if label == "1x":
-                raise
-            continue
-        is_periodic = experiment.problem.boundary == "periodic"
-        evaluation = assess(prediction, samples, label, is_periodic, partition(operator))
-        evaluations.append(evaluation)
-        shown[label] = show(prediction, samples, torch.tensor(evaluation.errors))
+        prediction = predictions(operator, samples)
+        evaluations.append(assess(prediction, samples, label, is_periodic, partition(operator)))
+        shown[label] = show(prediction, samples, torch.tensor(evaluations[-1].errors))
+    rolled = _roll_out(operator, experiment, device, draws)
     write_gallery(Gallery(shown), folder / "gallery.npz")
+    if rolled is None:
+        (folder / "rollout.json").unlink(missing_ok=True)
+    else:
+        write_rollout(rolled, folder / "rollout.json")
     write_evaluations(evaluations, folder / "evaluation.json")
     return evaluations
+
+
+def _test_pairs(experiment: Experiment, grids: Sequence[Grid], device: torch.device, draws: Draws) -> Iterator[Samples]:
+    """The pairs after those of training and validation, on one grid after the other."""
+    data, problem = experiment.data, experiment.problem
+    first = data.train + data.validation
+    if isinstance(problem, Imported):
+        chosen = _some(problem.pairs(), first, data.test, problem.folder)
+        return iter([chosen.read().to(device)])
+    if isinstance(problem, Darcy):
+        # The truth off uniform grids is read from a finer solution: it needs to be so much finer, and no more.
+        n = data.resolution
+        problem = replace(problem, fine=max(2 * n + 1, min(problem.fine, 4 * n + 1)))
+    return draws.readings(problem, data.test, grids, data.seed, device, first)
+
+
+@torch.no_grad()
+def _takes(operator: Operator, grid: Grid) -> bool:
+    """Whether an operator takes a grid, before anything is drawn on it."""
+    try:
+        operator(operator.input_mean.new_zeros(1, operator.in_channels, *grid.shape), grid)
+    except UsageError:
+        return False
+    return True
+
+
+def _roll_out(operator: Operator, experiment: Experiment, device: torch.device, draws: Draws) -> Rollout | None:
+    """The first test draws of a flow, followed for some steps on the training grid."""
+    data, problem = experiment.data, experiment.problem
+    if not isinstance(problem, Kolmogorov) or problem.moments != 1:
+        return None
+    followed, first = replace(problem, moments=ROLLOUT_STEPS), data.train + data.validation
+    grid, count = problem.grid(data.resolution), min(data.test, ROLLOUT_DRAWS)
+    (samples,) = draws.readings(followed, count, [grid], data.seed, device, first)
+    times = [step * problem.lead for step in range(1, ROLLOUT_STEPS + 1)]
+    return study_rollout(operator, samples.u, samples.z.unsqueeze(2), samples.grid, times, is_periodic=True)
 
 
 def evaluation_grids(problem: Problem, resolution: int) -> dict[str, Grid]:
@@ -168,6 +209,8 @@ def evaluation_grids(problem: Problem, resolution: int) -> dict[str, Grid]:
     if isinstance(problem, TimeProblem) and resolution % 4 == 0:
         grids["irregular"] = problem.irregular_grid(resolution)
         grids["graded"] = problem.graded_grid(resolution)
+    if isinstance(problem, Darcy | Kolmogorov):
+        grids["graded"] = graded_grid(problem.grid(resolution))
     return grids
 
 
@@ -178,7 +221,9 @@ def read_run(folder: Path) -> Run:
         raise DataError(f"{folder} is not evaluated; run: operformer evaluate {folder}")
     evaluations = read_evaluations(folder / "evaluation.json")
     parameters = sum(p.numel() for p in load(folder / "operator").parameters())
-    return Run(experiment, parameters, read_metrics(folder / "metrics.jsonl"), evaluations)
+    # A link to nowhere is damage, too.
+    rollout = read_rollout(folder / "rollout.json") if lexists(folder / "rollout.json") else None
+    return Run(experiment, parameters, read_metrics(folder / "metrics.jsonl"), evaluations, rollout)
 
 
 def read_experiment(folder: Path) -> Experiment:

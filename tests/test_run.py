@@ -279,7 +279,9 @@ def test_a_run_in_two_dimensions_is_trained_evaluated_and_read(tmp_path):
     train_run(darcy(), tmp_path)
     evaluate_run(tmp_path)
     run = read_run(tmp_path)
-    assert {e.label: e.points for e in run.evaluations} == {"0.5x": 16, "0.75x": 36, "1x": 64, "1.5x": 144, "2x": 256}
+    assert {e.label: e.points for e in run.evaluations} == {
+        "0.5x": 16, "0.75x": 36, "1x": 64, "1.5x": 144, "2x": 256, "graded": 64,
+    }  # fmt: skip
     assert torch.tensor(run.evaluation("2x").worst_sample.prediction).shape == (1, 16, 16)
 
 

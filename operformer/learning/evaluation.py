@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from statistics import median
 
 import torch
 from torch import Tensor
 
+from operformer.domain import Grid
 from operformer.errors import DivergedError
 from operformer.learning.error_spectra import ErrorSpectrum, SpectrumMean
 from operformer.learning.face_jumps import FaceJumps, JumpMean
@@ -127,7 +129,7 @@ def assess(
     grid = samples.grid
     l2, h1 = [], []
     spectrum, jumps = SpectrumMean(grid, is_periodic), JumpMean(grid, n_patches)
-    for block, found in zip(samples.blocks(size := _together(samples)), prediction.split(size), strict=True):
+    for block, found in zip(samples.blocks(size := together(grid)), prediction.split(size), strict=True):
         found, z = found.double(), block.z.double()
         l2.append(relative_l2(found, z, grid))
         if grid.axes is not None:
@@ -150,14 +152,14 @@ def assess(
 
 def predictions(operator: Operator, samples: Samples) -> Tensor:
     """G(u) for all samples, some at a time: (count, channels, *shape)."""
-    return torch.cat([predict(operator, block) for block in samples.blocks(_together(samples))])
+    return torch.cat([predict(operator, block) for block in samples.blocks(together(samples.grid))])
 
 
 def relative_errors(operator: Operator, samples: Pairs, norm: LossName = "l2", batch_size: int | None = None) -> Tensor:
     """||G(u) - z|| / ||z|| for each sample (count,), float64 on the CPU."""
     parts = [
         LOSSES[norm](predict(operator, batch).double(), batch.z.double(), batch.grid).cpu()
-        for batch in samples.blocks(batch_size or _together(samples))
+        for batch in samples.blocks(batch_size or together(samples.grid))
     ]
     return _finite(torch.cat(parts))
 
@@ -176,14 +178,12 @@ def partition(operator: Operator) -> tuple[int, ...] | None:
 
 def summarise(errors: Sequence[float]) -> Summary:
     """Median, mean and worst of some errors."""
-    return Summary(
-        float(torch.tensor(errors, dtype=torch.float64).quantile(0.5)), sum(errors) / len(errors), max(errors)
-    )
+    return Summary(median(errors), sum(errors) / len(errors), max(errors))
 
 
-def _together(samples: Pairs) -> int:
-    """How many samples an operator is given at once."""
-    return max(1, POINTS // prod(samples.grid.shape))
+def together(grid: Grid) -> int:
+    """How many samples on a grid an operator is given at once."""
+    return max(1, POINTS // prod(grid.shape))
 
 
 def _finite(errors: Tensor) -> Tensor:

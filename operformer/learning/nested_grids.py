@@ -10,6 +10,7 @@ from torch import Tensor
 
 from operformer.domain import Grid, voronoi_weights
 from operformer.domain.box import GivenBounds
+from operformer.domain.grading import grade
 from operformer.errors import UsageError
 
 GRADINGS = (0.3, 0.4, 0.5, 0.6)  # spacings from 1 - a to 1 + a times the mean
@@ -48,7 +49,7 @@ class NestedGrids:
         axes = []
         for count, axis in zip(self.uniform(level).shape, self.finest.axes or (), strict=True):
             s = torch.linspace(0, 1, count, dtype=torch.float64)
-            axes.append(axis[torch.unique((_grade(s, grading) * (len(axis) - 1)).round().long())])
+            axes.append(axis[torch.unique((grade(s, grading) * (len(axis) - 1)).round().long())])
         return Grid.rectilinear(*axes, bounds=self.finest.bounds)
 
     def scattered(self, level: int, generator: torch.Generator) -> Grid:
@@ -80,12 +81,7 @@ class NestedGrids:
         """Points (N, d) of the unit cube."""
         counts = torch.tensor(self.uniform(level).shape)
         cells = torch.cartesian_prod(*(torch.arange(int(count)) for count in counts)).reshape(-1, len(counts))
-        return _grade((cells + torch.rand(cells.shape, generator=generator, dtype=torch.float64)) / counts, 0.5)
+        return grade((cells + torch.rand(cells.shape, generator=generator, dtype=torch.float64)) / counts, 0.5)
 
     def _voronoi(self, points: Tensor) -> Grid:
         return Grid.scattered(points, voronoi_weights(points, self.finest.bounds), self.finest.bounds)
-
-
-def _grade(s: Tensor, grading: float) -> Tensor:
-    """[0, 1] onto itself with slopes from 1 - a to 1 + a."""
-    return s - grading * s * (1 - s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from operformer.domain import Grid
 from operformer.errors import DivergedError, UsageError
 from operformer.problems.gaussian import GaussianMeasure
-from operformer.problems.problem import Problem, Samples
+from operformer.problems.problem import Problem, Samples, check_inside, concatenate
 from operformer.problems.symmetry import Symmetry, kolmogorov_symmetries
 from operformer.problems.vorticity import TORUS, VorticityEquation
 
@@ -90,6 +90,31 @@ class Kolmogorov(Problem):
         if resolution < 4:
             raise UsageError(f"resolution must be at least 4: got {resolution}; the paper has 416")
         return Grid.uniform((resolution, resolution), bounds=TORUS, kind="cells")
+
+    def readings(
+        self,
+        count: int,
+        grids: Sequence[Grid],
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        first: int = 0,
+    ) -> Iterator[Samples]:
+        """The same draws on one grid after the other: solved once, then read on each without error."""
+        solved = self.sample(count, self.equation.grid, seed, device, first)
+        for grid in grids:
+            check_inside(grid, self.bounds)
+            placed = grid.to(device)
+            blocks = [self._read(block, placed) for block in solved.blocks(self.block[torch.device(device).type])]
+            yield concatenate(blocks)
+
+    def _read(self, samples: Samples, grid: Grid) -> Samples:
+        """Samples on the equation's own grid, whose points tell all modes apart, on another one."""
+        equation = self.equation
+        u, z = (
+            equation.read(equation.spectrum(values.flatten(0, 1)), grid).unflatten(0, values.shape[:2])
+            for values in (samples.u, samples.z)
+        )
+        return Samples(u, z, grid, samples.checks)
 
     def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
         equation = self.equation

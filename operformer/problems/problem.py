@@ -175,6 +175,17 @@ class Problem(ABC):
             solved.append(self._solve(draws, grid))
         return concatenate(solved)
 
+    def readings(
+        self,
+        count: int,
+        grids: Sequence[Grid],
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        first: int = 0,
+    ) -> Iterator[Samples]:
+        """The same draws on one grid after the other; a problem may solve them once for all grids."""
+        return (self.sample(count, grid, seed, device, first) for grid in grids)
+
 
 def concatenate(parts: Sequence[Samples]) -> Samples:
     """All pairs of several sets of one grid."""

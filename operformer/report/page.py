@@ -25,6 +25,7 @@ DESCRIPTIONS = {
     "irregular": " (the second half twice as coarse as the first, equation irregular_set)",
     "graded": " (points crowd at the start, t = T (n / N)²)",
 }
+GRADED_PLANE = " (points crowd at the lower ends, x = s - s (1 - s) / 2)"
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ def _pictures(runs: Sequence[Run]) -> list[Picture]:
         for run, name in zip(runs, run_names(runs), strict=True):
             if (label == "1x" and run is not runs[0]) or label not in {e.label for e in run.evaluations}:
                 continue
-            where = f"{_capitalised(name)} on the {grid_name(label)}{DESCRIPTIONS[label]}"
+            is_plane = label == "graded" and len(run.experiment.problem.bounds) > 1
+            where = f"{_capitalised(name)} on the {grid_name(label)}{GRADED_PLANE if is_plane else DESCRIPTIONS[label]}"
             caption = f"{where}: the test samples of median and of worst error."
             pictures.append(picture(samples_figure(run, label), caption))
     pictures.append(picture(training_figure(runs), "Training: loss and validation error by epoch."))

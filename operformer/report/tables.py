@@ -51,17 +51,40 @@ def latex_text(text: str) -> str:
 
 
 def error_table(runs: Sequence[Run]) -> Table:
-    """Median, mean and worst relative L2 error on each grid, and the median as a multiple of the training grid's."""
-    header = ("grid", "points", "operator", "median", "mean", "worst", "ratio")
+    """Median, mean and worst relative L2 error on each grid, and the median as a multiple of the training grid's.
+
+    The median and worst relative H1 error beside them, where points have neighbours on any grid.
+    """
+    has_h1 = any(evaluation.h1 for run in runs for evaluation in run.evaluations)
+    header = ("grid", "points", "operator", "median", "mean", "worst", "ratio", *(("H1 median", "H1 worst") * has_h1))
     rows = []
     for evaluation in runs[0].evaluations:
         for number, (run, name) in enumerate(zip(runs, run_names(runs), strict=True)):
             there = run.evaluation(evaluation.label)
             ratio = there.median / run.evaluation("1x").median
             figures = (percent(there.median), percent(there.mean), percent(there.worst), f"{ratio:.2f}")
+            if has_h1:
+                figures += (percent(there.h1.median), percent(there.h1.worst)) if there.h1 else ("", "")
             where = (grid_name(evaluation.label), str(evaluation.points)) if number == 0 else ("", "")
             rows.append((*where, name, *figures))
-    return Table("Relative L2 error on test pairs", header, tuple(rows))
+    return Table(f"Relative L2 {'and H1 ' * has_h1}error on test pairs", header, tuple(rows))
+
+
+def remarks(run: Run) -> list[str]:
+    """One line about the faces between patches and one about the rollout, where there are any."""
+    lines = []
+    jumps = run.evaluation("1x").jumps
+    if jumps is not None and jumps.face_ratio is not None:
+        truth = "" if jumps.truth_ratio is None else f" (the truth: {jumps.truth_ratio:.2f})"
+        lines.append(
+            f"face ratio {jumps.face_ratio:.2f}: differences of the error across faces / inside patches{truth}"
+        )
+    if run.rollout is not None:
+        steps, rolled = len(run.rollout.times), run.rollout
+        figures = f"median {percent(rolled.medians[-1])}, worst {percent(rolled.worst[-1])}"
+        persistence = percent(rolled.persistence_medians[-1])
+        lines.append(f"rollout of {steps} steps: {figures}; if nothing changed {persistence}")
+    return lines
 
 
 def settings_table(runs: Sequence[Run]) -> Table:

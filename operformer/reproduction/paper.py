@@ -23,6 +23,7 @@ class Stated:
 
 
 _LOW, _HIGH = "tab:2d_median_errors_low", "tab:2d_median_errors_high"
+_GALERKIN = Stated(_LOW, 7.30e-2, parameters=6.04e5)
 
 STATED: Mapping[str, Stated] = MappingProxyType(
     {
@@ -30,7 +31,8 @@ STATED: Mapping[str, Stated] = MappingProxyType(
         "darcy-64-tno": Stated(_LOW, 1.19e-2, parameters=5.98e5),
         "darcy-64-fno": Stated(_LOW, 1.96e-2, parameters=5.70e6),
         "darcy-64-afno": Stated(_LOW, 2.57e-2, parameters=1.10e6),
-        "darcy-64-galerkin": Stated(_LOW, 7.30e-2, parameters=6.04e5),
+        "darcy-64-galerkin": _GALERKIN,  # four layers, by the text
+        "darcy-64-galerkin-layers-6": _GALERKIN,  # the table's number of parameters
         "darcy-416-vitno": Stated(_HIGH, 7.68e-3),
         "darcy-416-fano": Stated(_HIGH, 8.39e-3),
         "darcy-416-fno": Stated(_HIGH, 2.38e-2),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -16,7 +16,8 @@ from operformer.files import read_json, write_bytes
 from operformer.learning.error_spectra import ErrorSpectrum
 from operformer.learning.evaluation import Curves, Evaluation, Images, Summary, summarise
 from operformer.learning.face_jumps import FaceJumps
-from operformer.learning.records import _jumps as jumps_of, _look as look_of, spectrum as spectrum_of
+from operformer.learning.records import jumps_of, look_of, rollout_of, rollout_values, spectrum_of
+from operformer.learning.rollout import Rollout
 from operformer.operators.counting import count_operations, count_parameters
 from operformer.problems import Problem
 from operformer.problems.catalogue import problem_of
@@ -24,9 +25,6 @@ from operformer.reproduction.costs import Cost
 from operformer.reproduction.runs import Failure
 from operformer.reproduction.views import Views, pack, unpack
 from operformer.run import Run
-
-if TYPE_CHECKING:
-    from operformer.learning.rollout import Rollout
 
 VERSION = 1
 DIGITS = 6  # of the functions in pictures
@@ -128,6 +126,8 @@ def operator_name(settings: Mapping[str, Any]) -> str:
     """What a reader calls the operator of an experiment."""
     operator = settings["operator"]
     name = _SPOKEN.get(operator["name"], operator["name"])
+    if "-layers-" in settings["name"]:
+        name += f", {operator['n_layers']} layers"
     if settings["problem"].get("initial") and not operator.get("initial_channels"):
         name += ", constant channels"
     if operator.get("periodic_extension"):
@@ -158,6 +158,7 @@ def record_of(run: Run, has_looks: bool) -> Record:
         seconds=round(run.seconds, 3),
         measured=tuple(_measured(e) for e in run.evaluations),
         looks={e.label: (e.median_sample, e.worst_sample) for e in shown},
+        rollout=run.rollout,
     )
 
 
@@ -169,7 +170,9 @@ def operations_of(experiment: Experiment) -> int:
 def write_results(results: Results, path: Path) -> None:
     """Put the results at the path in one step."""
     values = {"version": VERSION} | asdict(replace(results, views={})) | {"views": pack(results.views)}
-    for record in values["runs"].values():
+    for name, record in values["runs"].items():
+        rollout = results.runs[name].rollout
+        record["rollout"] = rollout and rollout_values(rollout)
         record["looks"] = {label: [_rounded(look) for look in pair] for label, pair in record["looks"].items()}
     write_bytes(path, (json.dumps(values, allow_nan=False, separators=(",", ":")) + "\n").encode())
 
@@ -212,7 +215,8 @@ def _record(values: Mapping[str, Any]) -> Record:
         for one in values["measured"]
     )
     looks = {label: (look_of(median), look_of(worst)) for label, (median, worst) in values["looks"].items()}
-    return Record(**{**values, "measured": measured, "looks": looks})
+    rollout = values["rollout"] and rollout_of(values["rollout"])
+    return Record(**{**values, "measured": measured, "looks": looks, "rollout": rollout})
 
 
 def _rounded(value: Any) -> Any:

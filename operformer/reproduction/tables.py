@@ -60,7 +60,7 @@ def grid_table(results: Results, title: str, names: Sequence[str]) -> Table:
 def jump_table(results: Results, title: str, names: Sequence[str]) -> Table:
     """Differences of the error between neighbours across faces of patches and inside them, as their ratio."""
     header = ("problem", "operator", "median", "across faces", "inside patches", "ratio", "ratio of the truth")
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name in names:
         record = results.runs.get(name)
         if record is None or record.trained.jumps is None:

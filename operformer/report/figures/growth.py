@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from operformer.learning.rollout import Rollout
 from operformer.report.figures.style import REFERENCE, STYLE, looks, new_figure, percent_ticks, shared_legend
-
-if TYPE_CHECKING:
-    from operformer.learning.rollout import Rollout
 
 
 @mpl.rc_context(STYLE)
