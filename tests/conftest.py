@@ -1,4 +1,6 @@
-"""What tests of the command line share."""
+"""What tests of the command line share, and the browser of those that look at pages."""
+
+import shutil
 
 import pytest
 
@@ -16,3 +18,22 @@ def call(capsys):
         return caught.value.code, captured.out, captured.err
 
     return run
+
+
+NO_BROWSER = "no chromium found: the page's browser tests are skipped; install chromium"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The path of a browser; without one, the tests that need it are skipped."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip(NO_BROWSER)
+    return found
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say in one line that there was no browser."""
+    if any(NO_BROWSER in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(NO_BROWSER)

@@ -52,7 +52,7 @@ def _curves(error, points, channels):
 
 @pytest.fixture(scope="session")
 def make_exhibit():
-    """An operator whose prediction is the truth and an error of 1e-5 to 1 times ``off``, on grids of different sizes."""
+    """An operator whose prediction is the truth and an error of 1e-5 to 1 times ``off``, on some grids."""
 
     def make(problem, operator, off, shapes, draws=(5, 11, 2), inputs=("a",), outputs=("p", "q"), absent=None):
         views = {label: _shown(shape, draws, len(inputs), len(outputs), off) for label, shape in shapes.items()}
