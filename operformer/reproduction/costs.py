@@ -48,7 +48,7 @@ SIZES: Mapping[str, Size] = MappingProxyType(
             {"name": "AFNO", "shape": (LARGE, LARGE)},
             LARGE,
             "biases and LayerNorm",
-            "half of the spectrum goes through the MLP, in real numbers; 16 d² is taken with the N that it lacks in print",
+            "half of the spectrum goes through the MLP, in real numbers; 16 d² has the N that it lacks in print",
         ),
         "TNO": Size(
             {"name": "TNO", "dim": 2},

@@ -69,8 +69,7 @@ def _exhibits(results: Results) -> list[Exhibit]:
         record = results.runs[name]
         names = (problem_name(record.settings), operator_name(record.settings))
         points = {there.label: there.points for there in record.measured}
-        if names not in found:
-            found[names] = Exhibit(
-                *names, record.problem.input_names, record.problem.output_names, views, points
-            )  # fmt: skip
+        channels = (record.problem.input_names, record.problem.output_names)
+        shown = {label: Shown(**vars(view)) for label, view in views.items()}
+        found.setdefault(names, Exhibit(*names, *channels, shown, points))
     return list(found.values())
