@@ -11,17 +11,16 @@ from rich.table import Table as Grille
 if TYPE_CHECKING:
     from operformer.report.tables import Table
 
+WIDEST = 1000  # columns; a terminal that has fewer breaks lines, which is better than cells that are cut
 console = Console(highlight=False, markup=False)
-WIDEST = 10_000  # columns of a console that is not there
 
 
 def show(table: Table) -> None:
     """Print a table, each row on one line however wide it is; columns of numbers stand on the right."""
     grille = Grille(box=SIMPLE_HEAD, pad_edge=False)
     for name, is_right in zip(table.header, table.is_right, strict=True):
-        grille.add_column(name, justify="right" if is_right else "left")
+        grille.add_column(name, justify="right" if is_right else "left", no_wrap=True)
     for row in table.rows:
         grille.add_row(*row)
-    width = console.measure(grille, options=console.options.update(max_width=WIDEST)).maximum
     console.print(table.title, style="bold", soft_wrap=True)
-    console.print(grille, width=width, crop=False)
+    Console(highlight=False, markup=False, width=WIDEST).print(grille, crop=False)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from operformer.reproduction.runs import Failure
     from operformer.reproduction.study import Study
 
+LONGEST = 40  # letters of a cell on a console
+
 
 def reproduce(
     *studies: str,
@@ -69,7 +71,8 @@ def finish(results: Results, studies: Sequence[Study], out: Path) -> int:
 
     started = time.monotonic()
     for table in draw(results, studies, out):
-        show(table)
+        if max(len(cell) for row in table.rows for cell in row) < LONGEST:  # the others are for reading in their files
+            show(table)
     _tell(f"tables, figures and page in {time.monotonic() - started:.0f} s: {(out / 'index.html').resolve().as_uri()}")
     sys.stdout.flush()
     failed = [failure for failure in results.failures if not failure.is_missing_package]

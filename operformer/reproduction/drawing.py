@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from operformer.files import write_bytes
-from operformer.report.explorer import Exhibit
+from operformer.report.explorer import Exhibit, Shown
 from operformer.report.figures import to_png, to_svg
 from operformer.report.page import Picture
 from operformer.report.reproduction_page import Section, write_reproduction

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.figure import Figure
 
+from operformer.learning.error_spectra import ErrorSpectrum
 from operformer.report.figures.growth import growth_figure
 from operformer.report.figures.resolution import Line, Panel, resolution_panels
 from operformer.report.figures.samples import pair_figure
@@ -56,16 +57,27 @@ def tradeoff(results: Results, groups: Sequence[Sequence[str]], cost: str) -> Fi
     return tradeoff_figure(panels, axis, note_of(results)) if panels else None
 
 
-def spectra(results: Results, groups: Sequence[Sequence[str]]) -> Figure | None:
-    """Spectra of errors on the training grid, a panel for each group of runs."""
+def spectra(
+    results: Results, groups: Sequence[Sequence[str]], of: Callable[[Record], ErrorSpectrum | None]
+) -> Figure | None:
+    """Spectra of errors, a panel for each group of runs."""
     panels = []
     for names in groups:
         records = _made(results, names)
-        lines = [(r.operator, r.trained.spectrum) for r in records]
-        drawn = [(operator, spectrum) for operator, spectrum in lines if spectrum is not None]
+        drawn = [(r.operator, spectrum) for r in records if (spectrum := of(r)) is not None]
         if drawn:
             panels.append((problem_name(records[0].settings), drawn))
     return spectra_figure(panels, note_of(results)) if panels else None
+
+
+def trained_spectrum(record: Record) -> ErrorSpectrum | None:
+    """On the training grid."""
+    return record.trained.spectrum
+
+
+def last_spectrum(record: Record) -> ErrorSpectrum | None:
+    """After the last step of a rollout."""
+    return record.rollout.spectrum if record.rollout else None
 
 
 def growth(results: Results, names: Sequence[str]) -> Figure | None:

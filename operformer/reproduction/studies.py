@@ -7,7 +7,15 @@ from functools import partial
 from types import MappingProxyType
 
 from operformer.errors import UsageError
-from operformer.reproduction.figures import growth, resolutions, sample_pair, spectra, tradeoff
+from operformer.reproduction.figures import (
+    growth,
+    last_spectrum,
+    resolutions,
+    sample_pair,
+    spectra,
+    tradeoff,
+    trained_spectrum,
+)
 from operformer.reproduction.record import operator_name, problem_name
 from operformer.reproduction.study import FigureOf, Study, TableOf
 from operformer.reproduction.tables import (
@@ -34,7 +42,10 @@ HIGH = (*LOGNORMAL, *PIECEWISE, *KOLMOGOROV)
 FANO = "kolmogorov-416-fano"
 SMOOTHED, EXTENDED = f"{FANO}-smoothing", f"{FANO}-extension"
 NARROW = (32, 64, 96)  # widths beside the experiments' own, 128
-WIDTHS = tuple((*(f"{name}-width-{n}" for name in names for n in NARROW), *names) for names in (PIECEWISE, KOLMOGOROV))
+WIDTHS = tuple(
+    tuple(run for name in names for run in (*(f"{name}-width-{n}" for n in NARROW), name))
+    for names in (PIECEWISE, KOLMOGOROV)
+)
 
 
 def _accuracy(name: str, title: str, names: Sequence[str]) -> TableOf:
@@ -59,7 +70,7 @@ def _resolutions(name: str, names: Sequence[str], called: Callable[..., str] = o
 
 def _spectra(name: str, groups: Sequence[Sequence[str]]) -> FigureOf:
     caption = "Beyond the paper: the energy of the errors by wave number."
-    return FigureOf(name, f"fig:{name}", caption, partial(spectra, groups=groups))
+    return FigureOf(name, f"fig:{name}", caption, partial(spectra, groups=groups, of=trained_spectrum))
 
 
 def _tradeoff(name: str, what: str, cost: str) -> FigureOf:
@@ -187,6 +198,12 @@ _ROLLOUTS = Study(
             "fig:rollouts",
             "Median errors of rollouts; the dashed line is the forecast of no change.",
             partial(growth, names=KOLMOGOROV),
+        ),
+        FigureOf(
+            "rollout_spectra",
+            "fig:rollout_spectra",
+            "The energy of the errors by wave number after the last step.",
+            partial(spectra, groups=(KOLMOGOROV,), of=last_spectrum),
         ),
     ),
 )

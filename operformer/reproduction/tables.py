@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor, log10
 
 from operformer.report.tables import Table
 from operformer.reproduction.costs import SIZES, Cost
-from operformer.reproduction.paper import COMPLEXITY, STATED
+from operformer.reproduction.paper import COMPLEXITY, STATED, Stated
 from operformer.reproduction.record import Record, Results, operator_name, problem_name
 
 ABSENT = "not run"
@@ -20,29 +21,28 @@ def note_of(results: Results) -> str:
 
 def accuracy_table(results: Results, title: str, names: Sequence[str]) -> Table:
     """One row for each run: parameters and errors of test pairs on the training grid, ours and the paper's."""
-    has_worst = any(name in STATED and STATED[name].worst is not None for name in names)
-    worst = ("worst", "worst (paper)") if has_worst else ("worst",)
-    ends = ("H1 median", "training, s")
-    ours = ("parameters", "parameters (paper)", "median", "median (paper)", "mean")
-    rows = [_accuracy_row(results, name, has_worst) for name in names]
-    return Table(_title(results, title), ("problem", "operator", *ours, *worst, *ends), _grouped(rows))
+    header = (
+        "problem", "operator", "channels", "parameters", "parameters (paper)", "median", "median (paper)", "mean",
+        "worst", "worst (paper)", "H1 median", "training, s",
+    )  # fmt: skip
+    return _without_empty(Table(_title(results, title), header, _grouped([_accuracy_row(results, n) for n in names])))
 
 
-def _accuracy_row(results: Results, name: str, has_worst: bool) -> tuple[str, ...]:
-    record, stated = results.runs.get(name), STATED.get(name)
-    paper = ["" if stated is None else error_text(stated.median), "" if stated is None else error_text(stated.worst)]
-    parameters = "" if stated is None or stated.parameters is None else f"{stated.parameters:.2e}"
-    if record is None:
-        found = (ABSENT, parameters, "", paper[0], "", "", *paper[1:], "", "")
-    else:
-        there = record.trained
-        found = (
-            f"{record.parameters:,}", parameters,
-            error_text(there.l2.median), paper[0], error_text(there.l2.mean), error_text(there.l2.worst), *paper[1:],
-            error_text(there.h1.median) if there.h1 else "", f"{record.seconds:.0f}",
-        )  # fmt: skip
-    cells = found if has_worst else (*found[:6], *found[7:])
-    return (*_who(results, name), *cells)
+def _accuracy_row(results: Results, name: str) -> tuple[str, ...]:
+    record, stated = results.runs.get(name), STATED.get(name, Stated("", ""))
+    channels = str(results.settings(name)["operator"].get("hidden_channels", ""))
+    paper = "" if stated.parameters is None else f"{stated.parameters:.2e}"
+    parameters = ABSENT if record is None else f"{record.parameters:,}"
+    median = mean = worst = h1 = seconds = ""
+    if record is not None:
+        l2 = record.trained.l2
+        median, mean, worst = error_text(l2.median), error_text(l2.mean), error_text(l2.worst)
+        h1 = error_text(record.trained.h1.median) if record.trained.h1 else ""
+        seconds = f"{record.seconds:.0f}"
+    return (
+        *_who(results, name), channels, parameters, paper, median, error_text(stated.median), mean,
+        worst, error_text(stated.worst), h1, seconds,
+    )  # fmt: skip
 
 
 def grid_table(results: Results, title: str, names: Sequence[str]) -> Table:
@@ -142,7 +142,9 @@ def error_text(error: float | str | None) -> str:
     """A relative error in per cent, to three digits as in the paper; words as they are."""
     if error is None or isinstance(error, str):
         return error or ""
-    return f"{100 * error:#.3g} %" if 1e-5 < error < 10 else f"{100 * error:.2e} %"
+    if not 1e-5 < error < 10:
+        return f"{100 * error:.2e} %"
+    return f"{100 * error:.{max(0, 2 - floor(log10(100 * error)))}f} %"
 
 
 def _on_grid(record: Record, label: str) -> str:
@@ -155,6 +157,13 @@ def _on_grid(record: Record, label: str) -> str:
 
 def _who(results: Results, name: str) -> tuple[str, str]:
     return problem_name(results.settings(name)), operator_name(results.settings(name))
+
+
+def _without_empty(table: Table) -> Table:
+    """The table without columns of which the paper says nothing."""
+    kept = [column for column in range(len(table.header)) if any(row[column] for row in table.rows)]
+    rows = tuple(tuple(row[column] for column in kept) for row in table.rows)
+    return Table(table.title, tuple(table.header[column] for column in kept), rows)
 
 
 def _grouped(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:

@@ -22,7 +22,7 @@ def growth_figure(rollouts: Sequence[tuple[str, Rollout]], note: str = "") -> Fi
     first = rollouts[0][1]
     axes.plot(first.times, first.persistence_medians, "--", color=REFERENCE, lw=1.6, label="no change")
     axes.set(yscale="log", xlabel="time after the start", ylabel="relative L2 error, median")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=False, nbins=8))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=10, steps=[1, 2, 5, 10]))
     percent_ticks(axes)
     shared_legend(figure)
     return figure

@@ -69,7 +69,7 @@ def shared_legend(figure: Figure) -> None:
     found = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    columns = min(len(found), 3 * len(figure.axes))
+    columns = min(len(found), len(figure.axes) * (3 if any(len(label) > 12 for label in found) else 5))
     figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize=9)
 
 
