@@ -117,7 +117,7 @@ def evaluate(run: Path) -> None:
     done = read_run(run)
     show(error_table([done]))
     for line in remarks(done):
-        console.print(line)
+        console.print(line, soft_wrap=True)
     grids = evaluation_grids(done.experiment.problem, done.experiment.data.resolution)
     left_out = grids.keys() - {evaluation.label for evaluation in done.evaluations}
     if left_out:

@@ -233,6 +233,7 @@ CORPUS = [
     *[("evaluate", "operator/config.json", name, damage) for name, damage in CONFIGS.items()],
     *[("evaluate", "experiment.json", name, damage) for name, damage in JSON.items()],
     *[("report", "evaluation.json", name, damage) for name, damage in JSON.items()],
+    *[("report", "rollout.json", name, damage) for name, damage in JSON.items()],
     *[("report", "metrics.jsonl", name, damage) for name, damage in JSON.items() if name != "empty"],
     *[("status", "status.json", name, damage) for name, damage in JSON.items()],
     *[("train", CHECKPOINT + "model.safetensors", name, damage) for name, damage in MODELS.items()],
@@ -248,11 +249,9 @@ def test_hostile_files_are_told_in_one_line(stopped, tmp_path, monkeypatch, caps
     shutil.copytree(stopped, tmp_path / "here" / "run", symlinks=True)
     monkeypatch.chdir(tmp_path / "here")
     run = tmp_path / "here" / "run"
-    if (run / name).exists() or name != "status.json":
-        damage(run / name)
-    else:
+    if name in ("status.json", "rollout.json") and not (run / name).exists():
         (run / name).write_text("{}")
-        damage(run / name)
+    damage(run / name)
     if name.startswith(CHECKPOINT):
         seal(run / CHECKPOINT)
     capsys.readouterr()

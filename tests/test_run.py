@@ -11,10 +11,11 @@ import torch
 import operformer
 from operformer.data.generation import Draw, generate
 from operformer.data.importing import store
-from operformer.domain import Grid, l2_norm
+from operformer.domain import Grid, h1_norm, l2_norm
 from operformer.errors import DataError, DivergedError, ResourceError, UsageError
 from operformer.experiments import find_experiment
 from operformer.learning import training
+from operformer.learning.gallery import read_gallery
 from operformer.learning.metrics import read_metrics
 from operformer.problems import ControlledODE, Lorenz63, Samples
 from operformer.report.page import write_page
@@ -244,6 +245,20 @@ DAMAGE = {
         "errors that are text": first(errors=["a", "b"]),
         "a sample that is none": first(worst_sample=3),
         "something more": first(more=3),
+        "an earlier version": edit(lambda e: [{k: v for k, v in one.items() if k != "h1_errors"} for one in e]),
+        "errors in h1 of fewer samples": first(h1_errors=[0.1]),
+        "errors that are numbers in text": first(errors=["0.1"] * 5),
+        "a spectrum that is none": first(spectrum={"transform": "sine"}),
+        "a spectrum of unequal rows": edit(
+            lambda e: [{**e[0], "spectrum": {**e[0]["spectrum"], "truth": [1.0]}}, *e[1:]]
+        ),
+        "jumps that are none": first(jumps={"n_patches": [2], "along": [3]}),
+        "a sample off its axis": edit(
+            lambda e: [{**e[0], "worst_sample": {**e[0]["worst_sample"], "x": [0.0, 1.0]}}, *e[1:]]
+        ),
+        "a sample of texts": edit(
+            lambda e: [{**e[0], "worst_sample": {**e[0]["worst_sample"], "z": [["a"] * 5]}}, *e[1:]]
+        ),
         "no training grid": edit(lambda e: [one for one in e if one["label"] != "1x"]),
     },
 }
@@ -283,6 +298,67 @@ def test_a_run_in_two_dimensions_is_trained_evaluated_and_read(tmp_path):
         "0.5x": 16, "0.75x": 36, "1x": 64, "1.5x": 144, "2x": 256, "graded": 64,
     }  # fmt: skip
     assert torch.tensor(run.evaluation("2x").worst_sample.prediction).shape == (1, 16, 16)
+
+
+def test_every_measure_of_a_run_in_two_dimensions(tmp_path):
+    train_run(darcy(), tmp_path)
+    evaluations = {e.label: e for e in evaluate_run(tmp_path)}
+    operator, problem = operformer.load(tmp_path / "operator"), darcy().problem
+    for label, grid in evaluation_grids(problem, 8).items():
+        # Off uniform grids the truth is read from a solution on 33 x 33 nodes.
+        samples = replace(problem, fine=33).sample(5, grid, seed=7, first=16)
+        prediction = operator(samples.u.float(), grid).double()
+        expected = h1_norm(prediction - samples.z, grid) / h1_norm(samples.z, grid)
+        assert evaluations[label].h1_errors == pytest.approx(expected.tolist(), rel=1e-4)
+        shown = read_gallery(tmp_path / "gallery.npz")[label]
+        assert shown.z == pytest.approx(samples.z.numpy(), rel=1e-5)
+        assert shown.prediction == pytest.approx(prediction.detach().numpy(), rel=1e-3, abs=1e-5)
+        assert shown.errors.tolist() == pytest.approx(evaluations[label].errors, rel=1e-6)
+    assert list(read_gallery(tmp_path / "gallery.npz")) == list(evaluations)
+    assert evaluations["graded"].spectrum is None
+    for evaluation in evaluations.values():
+        if evaluation.label != "graded":
+            mean_square = sum(error**2 for error in evaluation.errors) / 5
+            assert sum(evaluation.spectrum.error) == pytest.approx(mean_square, rel=1e-9)
+            assert evaluation.spectrum.transform == "cosine"
+            assert evaluation.jumps.n_patches == (2, 2)
+    assert not (tmp_path / "rollout.json").exists()
+
+
+FLOW = [
+    "problem.name=Kolmogorov", "problem.viscosity=0.2", "problem.forcing=2", "problem.start=0.3", "problem.lead=0.2",
+    "problem.scale=2e5", "problem.tau=2.0", "problem.alpha=6.0", "problem.n_modes=11", "problem.step=0.01",
+]  # fmt: skip
+
+
+def test_a_flow_is_rolled_out_along_its_trajectory(tmp_path, call):
+    train_run(darcy(*FLOW), tmp_path / "run")
+    code, out, err = call("evaluate", tmp_path / "run")
+    assert (code, err) == (0, "")
+    run = read_run(tmp_path / "run")
+    problem, grid = run.experiment.problem, run.experiment.problem.grid(8)
+    samples = replace(problem, moments=10).sample(5, grid, seed=7, first=16)
+    operator, state = operformer.load(tmp_path / "run" / "operator"), samples.u.float()
+    assert run.rollout.times == pytest.approx([0.2 * k for k in range(1, 11)])
+    for step in range(10):
+        state = operator(state, grid)
+        z = samples.z[:, step : step + 1]
+        for found, errors in ((state, run.rollout.errors), (samples.u, run.rollout.persistence)):
+            expected = l2_norm(found.double() - z, grid) / l2_norm(z, grid)
+            assert errors[step] == pytest.approx(expected.tolist(), rel=1e-3)
+    assert run.rollout.errors[0] == pytest.approx(run.evaluation("1x").errors, rel=1e-5)
+    assert run.evaluation("1x").spectrum.transform == "fourier"
+    assert run.evaluation("graded").points == 64
+    for part in ("H1 median", "face ratio", "rollout of 10 steps"):
+        assert part in out
+
+
+def test_a_rollout_of_an_earlier_operator_goes_with_its_evaluation(folder):
+    for name in ("gallery.npz", "rollout.json"):
+        (folder / name).write_text("{}")
+    evaluate_run(folder)
+    assert not (folder / "rollout.json").exists()  # an ordinary differential equation has none
+    assert "1x" in read_gallery(folder / "gallery.npz")
 
 
 def test_grids_that_the_operator_does_not_take_are_left_out(tmp_path):

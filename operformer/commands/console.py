@@ -17,7 +17,8 @@ console = Console(highlight=False, markup=False)
 
 def show(table: Table) -> None:
     """Print a table, each row on one line however wide it is; columns of numbers stand on the right."""
-    grille = Grille(box=SIMPLE_HEAD, pad_edge=False)
+    # Two spaces between columns: those of an evaluation fit into 80.
+    grille = Grille(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name, is_right in zip(table.header, table.is_right, strict=True):
         grille.add_column(name, justify="right" if is_right else "left", no_wrap=True)
     for row in table.rows:

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from operformer import Grid
-from operformer.domain import l2_norm
+from operformer.domain import h1_norm, l2_norm
 from operformer.errors import DataError, DivergedError
-from operformer.learning.evaluation import evaluate, predict, relative_errors
+from operformer.learning import evaluation as evaluating
+from operformer.learning.evaluation import assess, evaluate, predict, predictions, relative_errors
 from operformer.operators import Operator
 from operformer.problems import Samples
 
@@ -172,3 +173,82 @@ def test_images_of_a_box_are_its_middle():
     look = evaluate(Triple(3).double(), Samples(u, u, grid), "here").worst_sample
     assert torch.tensor(look.u).shape == (1, 3, 5)
     torch.testing.assert_close(torch.tensor(look.u)[0, :, 0], 0.5 + torch.tensor(look.x), rtol=0, atol=1e-6)
+
+
+# H1, spectra and faces, all from one prediction
+
+
+def test_errors_in_h1_have_summaries_of_their_own():
+    grid = Grid.rectilinear([0.0, 0.5, 0.7], [0.0, 0.1, 1.0, 3.0])
+    generator = torch.Generator().manual_seed(0)
+    u, z = (torch.randn(3, 1, *grid.shape, generator=generator, dtype=torch.float64) for _ in range(2))
+    found = evaluate(Triple(2).double(), Samples(u, z, grid), "here")
+    expected = (h1_norm(3 * u - z, grid) / h1_norm(z, grid)).tolist()
+    assert found.h1_errors == pytest.approx(expected, rel=1e-12)
+    assert (found.h1.median, found.h1.worst) == pytest.approx((sorted(expected)[1], max(expected)), rel=1e-12)
+    assert found.h1.mean == pytest.approx(sum(expected) / 3, rel=1e-12)
+    assert (found.l2.median, found.l2.mean, found.l2.worst) == (found.median, found.mean, found.worst)
+
+
+def test_points_without_neighbours_have_no_error_in_h1_and_no_spectrum():
+    found = evaluate(Double().double(), samples_with((0.5, 0.25), Grid.scattered([[0.2], [0.3], [0.9]])), "here")
+    assert (found.h1_errors, found.h1, found.spectrum, found.jumps) == ((), None, None, None)
+    assert evaluate(Double().double(), samples_with((0.5, 0.25)), "here").spectrum is None
+    assert len(evaluate(Double().double(), samples_with((0.5, 0.25)), "here").h1_errors) == 2
+
+
+def test_the_spectrum_and_the_jumps_are_those_of_the_samples():
+    """Off by 1/2 everywhere: a quarter of the truth's energy in every shell, half its differences on every edge."""
+    grid = Grid.uniform((6, 8), kind="cells")
+    u = torch.randn(5, 1, 6, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = evaluate(Triple(2).double(), Samples(u, 2 * u, grid), "here", n_patches=(2, 2))
+    assert found.spectrum.transform == "cosine"
+    assert found.spectrum.error == pytest.approx([share / 4 for share in found.spectrum.truth], rel=1e-12)
+    assert found.spectrum.prediction == pytest.approx([9 * share / 4 for share in found.spectrum.truth], rel=1e-12)
+    for axis in found.jumps.along:
+        assert axis.error_across == pytest.approx(axis.truth_across / 2, rel=1e-12)
+        assert axis.error_inside == pytest.approx(axis.truth_inside / 2, rel=1e-12)
+    assert (
+        evaluate(Triple(2).double(), Samples(u, 2 * u, grid), "here", is_periodic=True).spectrum.transform == "fourier"
+    )
+
+
+def test_the_partition_is_the_operators_own():
+    operator = Triple(2).double()
+    operator.n_patches = (3, 2)
+    samples = plane(Grid.uniform((6, 8), kind="cells"))
+    assert evaluate(operator, samples, "here").jumps.n_patches == (3, 2)
+    assert evaluate(operator, samples, "here", n_patches=(2, 4)).jumps.n_patches == (2, 4)
+    assert evaluate(Triple(2).double(), samples, "here").jumps is None
+
+
+def test_nothing_depends_on_how_many_samples_are_looked_at_together(monkeypatch):
+    grid = Grid.uniform((6, 8), kind="cells")
+    u, z = torch.randn(2, 7, 1, 6, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    operator, samples = Triple(2).double(), Samples(u, z, grid)
+    found = []
+    for points in (1, 3 * 48, 10**6):  # one, three, all
+        monkeypatch.setattr(evaluating, "POINTS", points)
+        found.append(evaluate(operator, samples, "here", n_patches=(2, 2)))
+    for other in found[1:]:
+        assert other.errors == found[0].errors
+        assert other.h1_errors == found[0].h1_errors
+        assert other.spectrum.error == pytest.approx(found[0].spectrum.error, rel=1e-12)
+        assert other.jumps.face_ratio == pytest.approx(found[0].jumps.face_ratio, rel=1e-12)
+
+
+def test_the_operator_is_called_once_for_each_sample(monkeypatch):
+    called = []
+    monkeypatch.setattr(evaluating, "POINTS", 2 * 48)
+    operator = Triple(2).double()
+    operator.register_forward_hook(lambda module, inputs, output: called.append(len(output)))
+    u = torch.rand(5, 1, 6, 8, dtype=torch.float64) + 1
+    samples = Samples(u, u, Grid.uniform((6, 8)))
+    evaluate(operator, samples, "here")
+    assert called == [2, 2, 1]
+    assert assess(predictions(operator, samples), samples, "here").errors == pytest.approx([2.0] * 5, rel=1e-12)
+
+
+def test_a_batch_holds_at_least_one_sample(monkeypatch):
+    monkeypatch.setattr(evaluating, "POINTS", 5)
+    assert evaluating.together(Grid.uniform((6, 8))) == 1

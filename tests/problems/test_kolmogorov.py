@@ -9,6 +9,7 @@ import torch
 from scipy.integrate import solve_ivp
 
 from operformer.domain import Grid
+from operformer.domain.grading import graded_grid
 from operformer.errors import DivergedError, UsageError
 from operformer.problems import Kolmogorov
 from operformer.problems.vorticity import TORUS, VorticityEquation
@@ -113,6 +114,27 @@ def test_the_same_flow_on_every_grid():
         samples = CHEAP.sample(2, grid, seed=4)
         for found, known in ((samples.u, fine.u), (samples.z, fine.z)):
             np.testing.assert_allclose(found.numpy(), at(known, grid.points), rtol=0, atol=1e-10, equal_nan=False)
+
+
+def test_one_solution_serves_every_grid(monkeypatch):
+    problem = replace(CHEAP, moments=2)
+    grids = [problem.grid(9), graded_grid(problem.grid(7)), Grid.scattered([[0.1, 6.0], [3.0, 2.0]], bounds=TORUS)]
+    expected = [problem.sample(3, grid, seed=5, first=2) for grid in grids]
+    solved = []
+    solve = Kolmogorov._solve
+    monkeypatch.setattr(Kolmogorov, "_solve", lambda self, draws, grid: solved.append(1) or solve(self, draws, grid))
+    found = list(problem.readings(3, grids, seed=5, first=2))
+    assert len(solved) == 1
+    for one, other in zip(found, expected, strict=True):
+        for values, wanted in ((one.u, other.u), (one.z, other.z)):
+            torch.testing.assert_close(values, wanted, rtol=0, atol=1e-10 * float(wanted.abs().max()))
+        assert torch.equal(one.checks["tail"], other.checks["tail"])
+        assert one.grid.shape == other.grid.shape
+
+
+def test_readings_stay_in_the_torus():
+    with pytest.raises(UsageError, match="must lie in"):
+        list(CHEAP.readings(1, [Grid.uniform((4, 4), bounds=[(0, 7), (0, 1)])]))
 
 
 def test_grid_is_cells_of_the_torus():

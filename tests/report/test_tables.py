@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from operformer.report.tables import Table, error_table, grid_name, run_names, settings_table
+from operformer.learning.face_jumps import AxisJumps, FaceJumps
+from operformer.learning.rollout import Rollout
+from operformer.report.tables import Table, error_table, grid_name, remarks, run_names, settings_table
 
 # Errors of 1, 2, 3 and 6 %: median 2.5 %, mean 3 %.
 TRAINED = ("2.50%", "3.00%", "6.00%", "1.00")
@@ -29,6 +31,27 @@ def test_the_ratio_of_each_run_is_to_its_own_training_grid(make_run):
         ("training grid", "11", "TNO", *TRAINED),
         ("", "", "transformer", "5.00%", "6.00%", "12.00%", "1.00"),
     )
+
+
+def test_errors_in_h1_stand_beside_where_there_are_any(make_run):
+    run, plain = make_run(labels=("1x", "2x")), make_run(plain=True, labels=("1x", "2x"))
+    run = replace(run, evaluations=[replace(run.evaluations[0], h1_errors=(0.5, 0.1, 0.2, 0.3)), run.evaluations[1]])
+    table = error_table([run, plain])
+    assert table.title == "Relative L2 and H1 error on test pairs"
+    assert table.header[-2:] == ("ratio", "H1 median")
+    assert [row[-1] for row in table.rows] == ["25.00%", "", "", ""]
+    assert table.rows[0][3:7] == TRAINED
+
+
+def test_faces_and_rollouts_have_a_line_each(make_run):
+    run = make_run()
+    assert remarks(run) == []
+    jumps = FaceJumps((2,), (AxisJumps(0, 0.6, 0.2, 0.5, 0.4),))
+    rolled = Rollout((0.1, 0.2), ((0.01, 0.02, 0.03), (0.02, 0.04, 0.5)), ((0.1,) * 3, (0.2,) * 3), None)
+    evaluations = [replace(e, jumps=jumps) if e.label == "1x" else e for e in run.evaluations]
+    one, other = remarks(replace(run, evaluations=evaluations, rollout=rolled))
+    assert one == "face ratio 3.00: differences of the error across faces / inside patches (the truth: 1.25)"
+    assert other == "rollout of 2 steps: median 4.00%, worst 50.00%; if nothing changed 20.00%"
 
 
 def test_small_errors_are_not_shown_as_zero(make_run):
