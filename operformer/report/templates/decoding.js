@@ -18,7 +18,7 @@ function decodeValues(picture) {
   return Float64Array.from(codes, (code) => (code === 65535 ? NaN : lowest + code * step));
 }
 
-// log10 |e| = lowest + (code - 1) / 32766 (highest - lowest), bit 15 is the sign, code 0 zero, the sign alone no number.
+// log10 |e| = lowest + (code - 1) / 32766 (highest - lowest), bit 15 is the sign; 0 is zero, the sign alone no number.
 function decodeErrors(picture) {
   const lowest = picture[0], step = (picture[1] - picture[0]) / 32766;
   const codes = new Uint16Array(bytesOf(picture[2]).buffer);

@@ -5,7 +5,8 @@ const data = JSON.parse(document.getElementById("explorer-data").textContent);
 const colours = { value: bytesOf(data.colours.viridis), error: bytesOf(data.colours.magma) };
 const DECADES = 4; // of errors in a picture
 const PREFIX = "#explore&";
-const state = { problem: "", draw: 0, input: 0, channel: 0, steady: true, active: 0, rows: [{ operator: "", grid: "1x" }] };
+const state = { problem: "", draw: 0, input: 0, channel: 0, steady: true, active: 0, rows: [] };
+state.rows.push({ operator: "", grid: "1x" });
 const rows = [];
 let remark = "";
 
@@ -84,7 +85,8 @@ function showSamples() {
   while (place.children.length < samples.length) {
     const k = place.children.length;
     place.append(makeElement("button", { type: "button", textContent: String(k + 1) }));
-    place.lastChild.addEventListener("click", () => change(() => { state.draw = viewOf(state.rows[0]).samples[k].draw; }));
+    const take = () => { state.draw = viewOf(state.rows[0]).samples[k].draw; };
+    place.lastChild.addEventListener("click", () => change(take));
   }
   samples.forEach((sample, k) => {
     const button = place.children[k];
@@ -135,7 +137,9 @@ function showMatrix() {
 function makeMatrix(table, problem) {
   const header = makeElement("tr");
   header.append(makeElement("th", { textContent: "operator", scope: "col" }));
-  for (const grid of problem.grids) header.append(makeElement("th", { textContent: grid.short, title: grid.name, scope: "col" }));
+  for (const { short: textContent, name: title } of problem.grids) {
+    header.append(makeElement("th", { textContent, title, scope: "col" }));
+  }
   const body = problem.operators.map((operator, number) => {
     const line = makeElement("tr");
     line.append(makeElement("th", { textContent: operator.name, scope: "row" }));
@@ -161,7 +165,8 @@ function reasons(problem, operator) {
     const reason = operator.absent[grid.label];
     if (reason) found.set(reason, [...(found.get(reason) || []), grid.name]);
   }
-  return [...found].map(([reason, grids]) => makeElement("li", { textContent: `${operator.name}, ${grids.join(", ")}: ${reason}` }));
+  const texts = [...found].map(([reason, grids]) => `${operator.name}, ${grids.join(", ")}: ${reason}`);
+  return texts.map((textContent) => makeElement("li", { textContent }));
 }
 
 // The address holds what is shown. Browsers refuse addresses that change many times a second, hence the pause.
@@ -169,7 +174,8 @@ let waiting = 0;
 function keepAddress() {
   clearTimeout(waiting);
   waiting = setTimeout(() => {
-    const words = new URLSearchParams({ problem: state.problem, sample: state.draw, input: state.input, channel: state.channel });
+    const { problem, draw: sample, input, channel } = state;
+    const words = new URLSearchParams({ problem, sample, input, channel });
     state.rows.forEach((row, k) => {
       words.set("operator" + (k || ""), row.operator);
       words.set("grid" + (k || ""), row.grid);
@@ -208,18 +214,22 @@ function onKey(event) {
   step(by);
 }
 
+// A second row: another operator on the same grid, where there is one.
+function compare(wanted) {
+  const first = state.rows[0];
+  const others = problemShown().operators.filter(({ name, views }) => name !== first.operator && views[first.grid]);
+  const operator = others.length ? others[0].name : first.operator;
+  state.rows = wanted ? [first, { operator, grid: first.grid }] : [first];
+  state.active = state.rows.length - 1;
+}
+
 function start() {
   control("problem").addEventListener("change", (event) => change(() => { state.problem = event.target.value; }));
   for (const name of ["input", "channel"]) {
     control(name).addEventListener("change", (event) => change(() => { state[name] = Number(event.target.value); }));
   }
   control("steady").addEventListener("change", (event) => change(() => { state.steady = event.target.checked; }));
-  control("second").addEventListener("change", (event) => change(() => {
-    const first = state.rows[0], others = problemShown().operators.filter((operator) => operator.name !== first.operator);
-    const other = others.find((operator) => operator.views[first.grid]) || others[0];
-    state.rows = event.target.checked ? [first, { operator: (other || first).name || first.operator, grid: first.grid }] : [first];
-    state.active = state.rows.length - 1;
-  }));
+  control("second").addEventListener("change", (event) => change(() => compare(event.target.checked)));
   document.addEventListener("keydown", onKey);
   window.addEventListener("hashchange", visit);
   window.addEventListener("resize", showRows);

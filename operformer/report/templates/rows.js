@@ -18,7 +18,8 @@ function readRow(row, choice) {
   const sample = sampleOf(choice), view = viewOf(choice);
   row.functions = null;
   if (!sample) return null;
-  const [input, truth, off] = [sample.u[state.input], sample.z[state.channel], sample.e[state.channel]].map((k) => data.pictures[k]);
+  const numbers = [sample.u[state.input], sample.z[state.channel], sample.e[state.channel]];
+  const [input, truth, off] = numbers.map((k) => data.pictures[k]);
   const values = { input: decodeValues(input), truth: decodeValues(truth), error: decodeErrors(off) };
   values.prediction = values.truth.map((value, k) => value + values.error[k]);
   row.functions = { values, axes: view.axes.map((k) => decodeAxis(data.axes[k])), spans: { input, truth, error: off } };
@@ -27,7 +28,7 @@ function readRow(row, choice) {
 
 // Rows that stand one above the other share their colours and axes.
 function commonScales(shown) {
-  const join = (name) => [Math.min(...shown.map((row) => row.spans[name][0])), Math.max(...shown.map((row) => row.spans[name][1]))];
+  const join = (name) => extent(shown.flatMap((row) => row.spans[name].slice(0, 2)));
   let highest = Math.max(...(state.steady ? everyHighest() : shown.map((row) => row.spans.error[1])));
   if (highest < -200) highest = -12; // no error at all
   const truth = join("truth");
@@ -48,14 +49,16 @@ function everyHighest() {
 
 function describeRow(row, choice) {
   const problem = problemShown(), operator = operatorOf(choice), sample = sampleOf(choice);
-  const operators = problem.operators.map((item) => ({ value: item.name, text: item.name, disabled: !Object.keys(item.views).length }));
+  const operators = problem.operators.map(({ name, views }) => (
+    { value: name, text: name, disabled: !Object.keys(views).length }));
   const grids = problem.grids.map(({ label, name }) => {
     const reason = operator.absent[label];
     return { value: label, text: reason ? `${name} (${reason})` : name, disabled: Boolean(reason) };
   });
   fill(control("operator", row.element), operators, choice.operator);
   fill(control("grid", row.element), grids, choice.grid);
-  part("error", row.element).textContent = sample ? `relative L2 error ${sample.error}` : "this sample was not kept here";
+  const error = sample ? `relative L2 error ${sample.error}` : "this sample was not kept here";
+  part("error", row.element).textContent = error;
   part("size", row.element).textContent = viewOf(choice).size;
   row.element.querySelector(".pictures").hidden = !sample;
 }
@@ -65,12 +68,13 @@ function drawRow(row, choice, scales) {
   if (row.dimension !== axes.length) makePlots(row, axes.length);
   const problem = problemShown(), where = `${choice.operator} on the ${gridName(choice.grid)}`;
   const input = problem.inputs[state.input], output = problem.outputs[state.channel];
-  const titles = { input: `input, ${input}`, truth: `truth, ${output}`, prediction: "prediction", error: "error, log scale" };
-  const logarithms = values.error.map((value) => (Number.isNaN(value) ? NaN : Math.log10(Math.max(Math.abs(value), 1e-300))));
+  const titles = { input: `input, ${input}`, truth: `truth, ${output}`, prediction: "prediction" };
+  titles.error = "error, log scale";
+  const logarithms = values.error.map((value) => Math.log10(Math.max(Math.abs(value), 1e-300)));
   if (axes.length === 1) drawOverLine(row, axes[0], values, logarithms, scales, titles);
   else drawOverRectangle(row, axes, values, logarithms, scales, titles);
   for (const [name, plot] of Object.entries(row.plots)) {
-    plot.canvas.setAttribute("aria-label", `${titles[name]}${name === "input" || name === "truth" ? "" : ", " + output}: ${where}`);
+    plot.canvas.setAttribute("aria-label", `${titles[name]}; ${output} by ${where}`);
   }
 }
 
@@ -96,7 +100,8 @@ function drawOverLine(row, x, values, logarithms, scales, titles) {
   drawCurves(row.plots.input.canvas, x, [curve("input", values.input)], wider(scales.input), false, 150);
   const curves = [curve("truth", values.truth), curve("prediction", values.prediction, [5, 4])];
   drawCurves(row.plots.truth.canvas, x, curves, wider(scales.output), false, 220);
-  drawCurves(row.plots.error.canvas, x, [curve("error", logarithms)], [scales.error[0], scales.error[1] + 0.2], true, 150);
+  const span = [scales.error[0], scales.error[1] + 0.2];
+  drawCurves(row.plots.error.canvas, x, [curve("error", logarithms)], span, true, 150);
 }
 
 function legend(name, text) {
@@ -127,12 +132,14 @@ function makePlots(row, dimension) {
 
 function makePlot(row, dimension) {
   const element = makeElement("div"), frame = makeElement("div", { className: "frame" });
-  const plot = { element, title: makeElement("p", { className: "title" }), canvas: makeElement("canvas"), mark: makeElement("i", { className: "mark", hidden: true }) };
+  const plot = { element, title: makeElement("p", { className: "title" }), canvas: makeElement("canvas") };
+  plot.mark = makeElement("i", { className: "mark", hidden: true });
   plot.canvas.setAttribute("role", "img");
   frame.append(plot.canvas, plot.mark);
   element.append(plot.title, frame);
   if (dimension === 2) {
-    Object.assign(plot, { bar: makeElement("canvas", { className: "bar" }), ends: makeElement("div", { className: "ends" }) });
+    plot.bar = makeElement("canvas", { className: "bar" });
+    plot.ends = makeElement("div", { className: "ends" });
     plot.bar.setAttribute("aria-hidden", "true");
     element.append(plot.bar, plot.ends);
   }
@@ -160,7 +167,8 @@ function showPoint() {
     const readable = row.functions && !row.element.hidden && (!pointed || pointed.length === row.functions.axes.length);
     const found = readable && pointed ? row.functions.axes.map((axis, d) => nearest(axis, pointed[d])) : null;
     if (row.plots) for (const plot of Object.values(row.plots)) placeMark(plot, row.functions, found);
-    part("readout", row.element).textContent = found ? readout(row.functions, found) : readable ? "Point at a picture to read its values." : "";
+    const hint = readable ? "Point at a picture to read its values." : "";
+    part("readout", row.element).textContent = found ? readout(row.functions, found) : hint;
   }
 }
 
