@@ -58,6 +58,10 @@ def reproduce(
     if source is not None:
         results = read_results(source)
         chosen = choose_studies(studies or results.studies)
+        missing = [study.name for study in chosen if study.name not in results.studies]
+        if missing and "all" not in studies:
+            raise UsageError(f"{source} holds no study {missing[0]}; it has {', '.join(results.studies)}")
+        chosen = tuple(study for study in chosen if study.name in results.studies)
     else:
         chosen = choose_studies(studies)
         experiments = {name: scales[scale] for name, scales in EXPERIMENTS.items()}

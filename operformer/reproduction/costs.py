@@ -54,7 +54,7 @@ SIZES: Mapping[str, Size] = MappingProxyType(
             {"name": "TNO", "dim": 2},
             SMALL,
             _BIASES,
-            f"{_SCORES}; keys have log w as a further channel, padded to 8",
+            _SCORES,
         ),
         "ViTNO": Size(
             {"name": "ViTNO", "n_patches": (13, 13), "n_modes": 12, "final_modes": 64},

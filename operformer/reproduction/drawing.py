@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from operformer.files import write_bytes
-from operformer.report.explorer import Exhibit, Shown
+from operformer.report.explorer import Exhibit
 from operformer.report.figures import to_png, to_svg
 from operformer.report.page import Picture
 from operformer.report.reproduction_page import Section, write_reproduction
@@ -70,6 +70,5 @@ def _exhibits(results: Results) -> list[Exhibit]:
         names = (problem_name(record.settings), operator_name(record.settings))
         points = {there.label: there.points for there in record.measured}
         channels = (record.problem.input_names, record.problem.output_names)
-        shown = {label: Shown(**vars(view)) for label, view in views.items()}
-        found.setdefault(names, Exhibit(*names, *channels, shown, points))
+        found.setdefault(names, Exhibit(*names, *channels, views, points))
     return list(found.values())
