@@ -1,4 +1,5 @@
-"""The command line: demo, generate, import, inspect, train, status, evaluate, certify, report, reproduce.
+"""The command line: demo, generate, import, inspect, experiments, train, status, evaluate, certify, report,
+reproduce.
 
 Exit codes: 0 done, 1 a certificate that is not passed, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers
 diverged, 5 resource, 130/143 signals.
@@ -20,6 +21,7 @@ from operformer import __version__
 from operformer.commands.certificate import certify
 from operformer.commands.console import console, show
 from operformer.commands.data import generate, import_, inspect
+from operformer.commands.experiments import experiments
 from operformer.commands.reproduce import reproduce
 from operformer.errors import OperformerError, TerminatedError
 
@@ -48,12 +50,12 @@ def demo(*, out: Path = Path("runs/demo")) -> None:
     out
         The folder for the runs and the report; what is done there already is not done again.
     """
-    from operformer.experiments import EXPERIMENTS, as_plain_transformer
+    from operformer.experiments import EXPERIMENTS
     from operformer.run import evaluate_run, read_run, train_run
 
-    experiment = EXPERIMENTS["lorenz-y"]["smoke"]
     folders = []
-    for chosen in (experiment, as_plain_transformer(experiment)):
+    for name in ("lorenz-y", "lorenz-y-transformer"):
+        chosen = EXPERIMENTS[name]["smoke"]
         folder = out / str(chosen.operator["name"]).lower()
         train_run(chosen, folder)
         evaluate_run(folder)
@@ -70,7 +72,7 @@ def train(
     Parameters
     ----------
     experiment
-        lorenz-y, lorenz-yz, lorenz-yz-invariant, controlled-ode, or a .toml file.
+        A name, such as lorenz-y or darcy-416-fano (operformer experiments lists them), or a .toml file.
     out
         The folder of the run; runs/NAME if not given.
     scale
@@ -150,6 +152,7 @@ app.command(generate)
 app.command(import_, name="import")
 app.command(inspect)
 app.command(certify)
+app.command(experiments)
 app.command(reproduce)
 
 

@@ -73,11 +73,11 @@ def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) 
     draws = draws or Draws()
     _refuse_another(experiment, folder)
     check_device(experiment.training)
+    operator = experiment.make_operator()  # before the draw, which may take long: its package may be missing
     data, problem = experiment.data, experiment.problem
     parts = split(_pairs(experiment, draws), validation=data.validation, test=0)
     device = training_device(experiment.training)
     coarser = [draws.sample(problem, data.train, n, data.seed, device) for n in data.coarser]
-    operator = experiment.make_operator()
     with locked(folder) if is_first() else nullcontext():
         if is_first():
             _occupy(experiment, folder)

@@ -144,11 +144,12 @@ def misspellings(word):
 
 COMMANDS = {
     "demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "certify": ["x"], "report": ["x"],
-    "inspect": ["x"], "reproduce": ["all"],
+    "inspect": ["x"], "experiments": [], "reproduce": ["all"],
     "generate": ["darcy-li", "--samples", "1", "--resolution", "8", "--out", "x"], "import": ["x", "--out", "x"],
 }  # fmt: skip
 KNOWN = {
     "demo": ("out",), "train": ("out", "scale", "debug"), "report": ("out",), "inspect": ("figure", "layout", "u", "z"),
+    "experiments": ("scale", "json", "parameters", "tflops"),
     "certify": ("inputs", "resolution", "kind", "samples", "seed"), "reproduce": ("scale", "out", "jobs", "from"),
     "generate": ("samples", "resolution", "out", "seed", "first", "workers", "device", "dtype", "per-shard", "part",
                  "parts"),
@@ -158,7 +159,7 @@ OPTIONS = [(command, option) for command, options in KNOWN.items() for option in
 
 
 def test_every_command_is_spelled():
-    assert COMMANDS.keys() >= {"demo", "train", "status", "evaluate", "report"}
+    assert COMMANDS.keys() >= {"demo", "experiments", "train", "status", "evaluate", "report"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

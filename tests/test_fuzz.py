@@ -59,7 +59,9 @@ def told_or_read(action, what):
 def bases():
     for scales in EXPERIMENTS.values():
         mapping = scales["smoke"].to_mapping()
-        yield mapping | {"operator": mapping["operator"] | {"hidden_channels": 6, "n_layers": 1, "n_heads": 2}}
+        small = {"hidden_channels": 6, "n_layers": 1, "n_heads": 2, "n_blocks": 3}
+        operator = mapping["operator"]
+        yield mapping | {"operator": operator | {key: value for key, value in small.items() if key in operator}}
     patched = {"name": "FANO", "n_patches": [2], "n_modes": 3, "hidden_channels": 6, "n_layers": 1, "n_heads": 2}
     yield EXPERIMENTS["lorenz-y"]["smoke"].to_mapping() | {"operator": patched}
     yield EXPERIMENTS["lorenz-y"]["smoke"].to_mapping() | {"operator": patched | {"name": "ViTNO"}}

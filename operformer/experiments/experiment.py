@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from operformer.data.imported import Imported
-from operformer.errors import OperformerError, UsageError
+from operformer.errors import OperformerError, ResourceError, UsageError
 from operformer.learning.recipe import Training
 from operformer.operators import Operator
 from operformer.operators.pretrained import OPERATORS
@@ -94,6 +94,10 @@ class Experiment:
         }
 
 
+Scale = Literal["smoke", "paper"]
+Scales = dict[Scale, Experiment]
+
+
 def parse(mapping: Mapping[str, Any]) -> Experiment:
     """The experiment that nested plain values describe."""
     if not isinstance(mapping, Mapping):
@@ -121,6 +125,8 @@ def _check_operator(experiment: Experiment) -> None:
     try:
         with torch.device("meta"):
             experiment.make_operator()
+    except ResourceError:  # a package is not installed: who trains is told, who lists or reads is not concerned
+        return
     except RuntimeError as error:
         if isinstance(error, OperformerError):
             raise

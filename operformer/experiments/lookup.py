@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from operformer.errors import UsageError
-from operformer.experiments.experiment import KINDS, Experiment, parse
-from operformer.experiments.section6 import EXPERIMENTS, Scale
+from operformer.experiments.experiment import KINDS, Experiment, Scale, parse
+from operformer.experiments.section6 import EXPERIMENTS
 from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.operators.pretrained import OPERATORS
 from operformer.settings import check_name, choose

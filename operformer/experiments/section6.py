@@ -1,42 +1,72 @@
-"""Every run of Section 6.1 as a frozen value, at the paper's scale and at a scale that a laptop finishes."""
+"""Every run of Section 6 as a frozen value, at the paper's scale and at a scale that a laptop finishes."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass
 
-from operformer.experiments.experiment import Data, Experiment
-from operformer.learning.recipe import Training
-from operformer.problems import Problem
-from operformer.problems.catalogue import LAWS
-
-Scale = Literal["smoke", "paper"]
+from operformer.experiments import line
+from operformer.experiments.experiment import Scales
+from operformer.experiments.plane import HIGH, LOW, WIDTHS, run
 
 
-def _scales(name: str, problem: Problem, **operator: Any) -> dict[Scale, Experiment]:
-    paper = Experiment(name, problem, {"name": "TNO"} | operator)
-    small = {"hidden_channels": 64, "n_layers": 4, "n_heads": 4}
-    smoke = replace(
-        paper,
-        operator={"name": "TNO"} | small | operator,
-        data=Data(resolution=100, train=2000, validation=100, test=200),
-        training=Training(epochs=14, batch_size=32, learning_rate=2e-3, schedule="cosine"),
-    )
-    return {"smoke": smoke, "paper": paper}
+@dataclass(frozen=True)
+class Exhibit:
+    """The runs that a table or figures of the paper show, each named where it is first needed."""
+
+    title: str
+    runs: dict[str, Scales]
 
 
-EXPERIMENTS: dict[str, dict[Scale, Experiment]] = {
-    "lorenz-y": _scales("lorenz-y", LAWS["lorenz-y"]),
-    "lorenz-yz": _scales("lorenz-yz", LAWS["lorenz-yz"], initial_channels=2),
-    # Paper: a second lift for y(0) and z(0). As ordinary constant channels they make the operator resolution-free.
-    "lorenz-yz-invariant": _scales("lorenz-yz-invariant", LAWS["lorenz-yz"]),
-    "controlled-ode": _scales("controlled-ode", LAWS["controlled-ode"]),
-}
+def _all(*runs: dict[str, Scales]) -> dict[str, Scales]:
+    return {name: scales for one in runs for name, scales in one.items()}
 
 
-def as_plain_transformer(experiment: Experiment) -> Experiment:
-    """The same experiment with the transformer of Vaswani et al. in place of the TNO."""
-    settings = {
-        key: value for key, value in experiment.operator.items() if key in ("hidden_channels", "n_layers", "n_heads")
-    }
-    return replace(experiment, name=f"{experiment.name}-transformer", operator={"name": "Transformer"} | settings)
+EXHIBITS = (
+    Exhibit(
+        "Section 6.1, Figures xtoyz, superresolution_1d, irregular and irregular_t",
+        {
+            "lorenz-y": line.lorenz_y(),
+            "lorenz-y-transformer": line.lorenz_y_transformer(),
+            "lorenz-yz": line.lorenz_yz(),
+            "lorenz-yz-invariant": line.lorenz_yz_invariant(),
+            "controlled-ode": line.controlled_ode(),
+        },
+    ),
+    Exhibit(
+        "Table 2d_median_errors_low, Figure superresolution_lognormal (left)",
+        _all(
+            *(run("darcy-64", operator) for operator in LOW),
+            # Paper: four layers in the text, the parameters of six in the table.
+            run("darcy-64", "GalerkinTransformer", variant="layers-6", n_layers=6),
+        ),
+    ),
+    Exhibit(
+        "Table 2d_median_errors_high, Figures superresolution_lognormal (right) and FANO_lognormal_samples",
+        _all(*(run("darcy-416", operator) for operator in HIGH)),
+    ),
+    Exhibit(
+        "Table 2d_median_errors_high, Figures superresolution_piecewise and FANO_piecewise_samples",
+        _all(*(run("piecewise-416", operator) for operator in HIGH)),
+    ),
+    Exhibit(
+        "Table 2d_median_errors_high, Figures superresolution_KF and FANO_NS_samples",
+        _all(*(run("kolmogorov-416", operator) for operator in HIGH)),
+    ),
+    Exhibit(
+        "Figures FANO_NS_samples_smoothing and superresolution_KF_patching",
+        _all(
+            run("kolmogorov-416", "FANO", variant="smoothing", smoothing="periodic"),
+            run("kolmogorov-416", "FANO", variant="extension", periodic_extension=True),
+        ),
+    ),
+    Exhibit(
+        "Figures parameter_accuracy and evaluation_cost_accuracy, Darcy flow; width 128 is above",
+        _all(*(run("piecewise-416", operator, width) for operator in HIGH for width in WIDTHS[:-1])),
+    ),
+    Exhibit(
+        "Figures parameter_accuracy and evaluation_cost_accuracy, Kolmogorov flow; width 128 is above",
+        _all(*(run("kolmogorov-416", operator, width) for operator in HIGH for width in WIDTHS[:-1])),
+    ),
+)
+
+EXPERIMENTS = _all(*(exhibit.runs for exhibit in EXHIBITS))
