@@ -194,7 +194,10 @@ def _roll_out(operator: Operator, experiment: Experiment, device: torch.device, 
     data, problem = experiment.data, experiment.problem
     if not isinstance(problem, Kolmogorov) or problem.moments != 1:
         return None
-    followed, first = replace(problem, moments=ROLLOUT_STEPS), data.train + data.validation
+    # Eddies get smaller as time goes on: what resolves the pairs may not resolve what follows.
+    modes, step = max(problem.n_modes, Kolmogorov.n_modes), min(problem.step, Kolmogorov.step)
+    followed = replace(problem, moments=ROLLOUT_STEPS, n_modes=modes, step=step)
+    first = data.train + data.validation
     grid, count = problem.grid(data.resolution), min(data.test, ROLLOUT_DRAWS)
     (samples,) = draws.readings(followed, count, [grid], data.seed, device, first)
     times = [step * problem.lead for step in range(1, ROLLOUT_STEPS + 1)]

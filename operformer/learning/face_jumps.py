@@ -106,13 +106,14 @@ def _crossing_edges(grid: Grid, n_patches: tuple[int, ...]) -> dict[int, Tensor]
         crosses = (lowest != lowest.roll(-1)) | (highest != highest.roll(-1))
         crosses = crosses if grid.kind == "periodic" else crosses[:-1]
         if bool(crosses.any()) and not bool(crosses.all()):
-            found[k] = crosses
+            found[k] = crosses.to(grid.weights.device)
     return found
 
 
 def _owners(axis: AxisPatches, size: int) -> tuple[Tensor, Tensor]:
-    """The first and the last patch that each point of the axis belongs to (n,)."""
-    patch = torch.arange(len(axis.members), device=axis.members.device)[:, None].expand_as(axis.members)[axis.is_real]
-    members = axis.members[axis.is_real]
-    lowest = patch.new_full((size,), len(axis.members)).scatter_reduce(0, members, patch, "amin")
+    """The first and the last patch that each point of the axis belongs to (n,), on the CPU."""
+    is_real = axis.is_real.cpu()
+    patch = torch.arange(len(is_real))[:, None].expand_as(is_real)[is_real]
+    members = axis.members.cpu()[is_real]
+    lowest = patch.new_full((size,), len(is_real)).scatter_reduce(0, members, patch, "amin")
     return lowest, patch.new_full((size,), -1).scatter_reduce(0, members, patch, "amax")

@@ -1,6 +1,7 @@
 """What the paper states about its experiments, each number once, under the label of its table or figure.
 
-Curves in the paper's figures are pictures, not numbers, and are not here.
+Numbers of parameters are in `experiments.parameters`. Curves in the paper's figures are pictures, not numbers, and are
+not here.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+
+from operformer.experiments.parameters import PRINTED
 
 PAPER = "Calvello, Kovachki, Levine and Stuart, Continuum Attention for Neural Operators, JMLR 26 (2025)"
 
@@ -23,14 +26,14 @@ class Stated:
 
 
 _LOW, _HIGH = "tab:2d_median_errors_low", "tab:2d_median_errors_high"
-_GALERKIN = Stated(_LOW, 7.30e-2, parameters=6.04e5)
+_GALERKIN = Stated(_LOW, 7.30e-2, parameters=PRINTED["darcy-64-galerkin"])
 
 STATED: Mapping[str, Stated] = MappingProxyType(
     {
         "lorenz-yz": Stated("fig:xtoyz", "< 1 %", "just below 10 %"),
-        "darcy-64-tno": Stated(_LOW, 1.19e-2, parameters=5.98e5),
-        "darcy-64-fno": Stated(_LOW, 1.96e-2, parameters=5.70e6),
-        "darcy-64-afno": Stated(_LOW, 2.57e-2, parameters=1.10e6),
+        "darcy-64-tno": Stated(_LOW, 1.19e-2, parameters=PRINTED["darcy-64-tno"]),
+        "darcy-64-fno": Stated(_LOW, 1.96e-2, parameters=PRINTED["darcy-64-fno"]),
+        "darcy-64-afno": Stated(_LOW, 2.57e-2, parameters=PRINTED["darcy-64-afno"]),
         "darcy-64-galerkin": _GALERKIN,  # four layers, by the text
         "darcy-64-galerkin-layers-6": _GALERKIN,  # the table's number of parameters
         "darcy-416-vitno": Stated(_HIGH, 7.68e-3),

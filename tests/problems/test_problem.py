@@ -143,6 +143,13 @@ def test_any_grid_inside_the_interval_reads_the_same_draw(problem, grid):
     torch.testing.assert_close(values(samples), expected, rtol=0, atol=1e-12)
 
 
+def test_readings_are_the_same_draws_on_each_grid():
+    problem = ControlledODE()
+    grids = [problem.grid(7), problem.irregular_grid(8)]
+    for found, grid in zip(problem.readings(3, grids, seed=4, first=2), grids, strict=True):
+        assert torch.equal(values(found), values(problem.sample(3, grid, seed=4, first=2)))
+
+
 def test_grid_has_one_interval_for_each_step():
     grid = Lorenz63(horizon=1.5).grid(3)
     assert grid.points[:, 0].tolist() == [0.0, 0.5, 1.0, 1.5]
