@@ -190,7 +190,7 @@ def _takes(operator: Operator, grid: Grid) -> bool:
 
 
 def _roll_out(operator: Operator, experiment: Experiment, device: torch.device, draws: Draws) -> Rollout | None:
-    """The first test draws of a flow, followed for some steps on the training grid."""
+    """Draws of a flow that were not trained on, followed for some steps on the training grid."""
     data, problem = experiment.data, experiment.problem
     if not isinstance(problem, Kolmogorov) or problem.moments != 1:
         return None
