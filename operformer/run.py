@@ -20,7 +20,7 @@ from operformer.data.imported import Imported
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid
 from operformer.domain.grading import graded_grid
-from operformer.errors import DataError, UsageError
+from operformer.errors import DataError, DivergedError, UsageError
 from operformer.experiments import Experiment, parse
 from operformer.files import read_json, write_json
 from operformer.learning.checkpoint import last_epoch
@@ -194,12 +194,14 @@ def _roll_out(operator: Operator, experiment: Experiment, device: torch.device, 
     data, problem = experiment.data, experiment.problem
     if not isinstance(problem, Kolmogorov) or problem.moments != 1:
         return None
-    # Eddies get smaller as time goes on: what resolves the pairs may not resolve what follows.
-    modes, step = max(problem.n_modes, Kolmogorov.n_modes), min(problem.step, Kolmogorov.step)
-    followed = replace(problem, moments=ROLLOUT_STEPS, n_modes=modes, step=step)
-    first = data.train + data.validation
+    followed, first = replace(problem, moments=ROLLOUT_STEPS), data.train + data.validation
     grid, count = problem.grid(data.resolution), min(data.test, ROLLOUT_DRAWS)
-    (samples,) = draws.readings(followed, count, [grid], data.seed, device, first)
+    try:
+        (samples,) = draws.readings(followed, count, [grid], data.seed, device, first)
+    except DivergedError:
+        # Eddies get smaller as time goes on: what resolves the pairs may not resolve what follows.
+        finer = replace(followed, n_modes=Kolmogorov.n_modes, step=Kolmogorov.step)
+        (samples,) = draws.readings(finer, count, [grid], data.seed, device, first)
     times = [step * problem.lead for step in range(1, ROLLOUT_STEPS + 1)]
     return study_rollout(operator, samples.u, samples.z.unsqueeze(2), samples.grid, times, is_periodic=True)
 
