@@ -8,13 +8,17 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 ORDERS := tests/operators/test_convergence.py tests/operators/test_tno.py tests/operators/test_fano.py tests/operators/test_vitno.py
 
-.PHONY: help demo test test-slow test-faults orders lint format benchmark clean
+.PHONY: help demo reproduce test test-slow test-faults orders lint format benchmark clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | sort
 
 demo: $(VENV)/installed            ## train a TNO on Lorenz 63 and write runs/demo/report.html (about three minutes)
 	$(BIN)/operformer demo
+
+reproduce: $(VENV)/installed       ## every table and figure of the paper at smoke scale, in runs/reproduction (MINUTES)
+	$(BIN)/python -m pip install --quiet --editable '.[baselines]' || echo "without neuraloperator: rows of FNO say 'not run'"
+	$(BIN)/operformer reproduce all --out runs/reproduction
 
 test: $(VENV)/installed-dev        ## the fast test suite (below five minutes on two cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2

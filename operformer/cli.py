@@ -1,4 +1,5 @@
-"""The command line: demo, generate, import, inspect, experiments, train, status, evaluate, certify, report.
+"""The command line: demo, generate, import, inspect, experiments, train, status, evaluate, certify, report,
+reproduce.
 
 Exit codes: 0 done, 1 a certificate that is not passed, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers
 diverged, 5 resource, 130/143 signals.
@@ -12,17 +13,16 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table as Grille
 
 from operformer import __version__
 from operformer.commands.certificate import certify
+from operformer.commands.console import console, show
 from operformer.commands.data import generate, import_, inspect
 from operformer.commands.experiments import experiments
+from operformer.commands.reproduce import reproduce
 from operformer.errors import OperformerError, TerminatedError
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ app = App(
     suppress_keyboard_interrupt=False,
     help_epilogue="With --debug an error comes with its traceback.",
 )
-console = Console(highlight=False, markup=False)
 STOPPED = "stopped; what was finished is kept, and the same command goes on from there"
 OUT_OF_MEMORY = "out of memory; use a smaller batch, resolution or operator, or fewer workers"
 Override = Annotated[str, Parameter(help="Changed settings, such as training.epochs=5 operator.n_heads=2.")]
@@ -118,7 +117,7 @@ def evaluate(run: Path) -> None:
 
     evaluate_run(run)
     done = read_run(run)
-    _show(error_table([done]))
+    show(error_table([done]))
     for line in remarks(done):
         console.print(line, soft_wrap=True)
     grids = evaluation_grids(done.experiment.problem, done.experiment.data.resolution)
@@ -154,6 +153,7 @@ app.command(import_, name="import")
 app.command(inspect)
 app.command(certify)
 app.command(experiments)
+app.command(reproduce)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -180,27 +180,10 @@ def _report(runs: list[Run], path: Path) -> None:
     from operformer.report.tables import error_table
 
     write_page(runs, path)
-    _show(error_table(runs))
+    show(error_table(runs))
     for sentence in summary(runs):
         console.print(sentence)
     console.print(f"report: {path.resolve().as_uri()}", soft_wrap=True)
-
-
-def _show(table: Any) -> None:
-    # Two spaces between columns: those of an evaluation fit into 80.
-    grille = Grille(
-        title=table.title,
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-    for name in table.header:
-        grille.add_column(name, justify="left" if name in ("grid", "operator") else "right")
-    for row in table.rows:
-        grille.add_row(*row)
-    console.print(grille)
 
 
 def _explain(error: BaseException) -> tuple[str, int] | None:

@@ -20,7 +20,7 @@ from operformer.data.imported import Imported
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid
 from operformer.domain.grading import graded_grid
-from operformer.errors import DataError, UsageError
+from operformer.errors import DataError, DivergedError, UsageError
 from operformer.experiments import Experiment, parse
 from operformer.files import read_json, write_json
 from operformer.learning.checkpoint import last_epoch
@@ -37,6 +37,7 @@ from operformer.learning.training import check_device, train
 from operformer.operators import Operator, load
 from operformer.problems import Darcy, Kolmogorov, Pairs, Problem, Samples
 from operformer.problems.catalogue import describe
+from operformer.problems.draws import Draws
 from operformer.problems.time_domain import TimeProblem
 
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
@@ -54,6 +55,11 @@ class Run:
     evaluations: list[Evaluation]
     rollout: Rollout | None = None  # of a flow, whose map can be applied again and again
 
+    @property
+    def seconds(self) -> float:
+        """How long its epochs took, validation included; of an epoch that was stopped, what came after."""
+        return float(sum(record.get("seconds", 0.0) for record in self.metrics))
+
     def evaluation(self, label: str) -> Evaluation:
         """The evaluation of that label."""
         for evaluation in self.evaluations:
@@ -62,15 +68,16 @@ class Run:
         raise DataError(f"the run {self.experiment.name} was not evaluated on the grid {label}; evaluate it again")
 
 
-def train_run(experiment: Experiment, folder: Path) -> Operator:
-    """Draw the data and train; the same folder again goes on where it stopped."""
+def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) -> Operator:
+    """Draw the data and train; the same folder again goes on where it stopped. Draws may be remembered ones."""
+    draws = draws or Draws()
     _refuse_another(experiment, folder)
     check_device(experiment.training)
     operator = experiment.make_operator()  # before the draw, which may take long: its package may be missing
     data, problem = experiment.data, experiment.problem
-    parts = split(_pairs(experiment), validation=data.validation, test=0)
+    parts = split(_pairs(experiment, draws), validation=data.validation, test=0)
     device = training_device(experiment.training)
-    coarser = [problem.sample(data.train, n, data.seed, device).to(dtype=torch.float32) for n in data.coarser]
+    coarser = [draws.sample(problem, data.train, n, data.seed, device) for n in data.coarser]
     with locked(folder) if is_first() else nullcontext():
         if is_first():
             _occupy(experiment, folder)
@@ -85,7 +92,7 @@ def train_run(experiment: Experiment, folder: Path) -> Operator:
         )
 
 
-def _pairs(experiment: Experiment) -> Pairs:
+def _pairs(experiment: Experiment, draws: Draws) -> Pairs:
     """The training and validation pairs: drawn on the device that trains, or the first ones of a set on disk."""
     data, problem = experiment.data, experiment.problem
     count = data.train + data.validation
@@ -96,7 +103,7 @@ def _pairs(experiment: Experiment) -> Pairs:
         _refuse_other_draws(stored.manifest.header.origin, experiment)
         return _some(stored, 0, count, data.folder)
     device = training_device(experiment.training)
-    return problem.sample(count, data.resolution, data.seed, device).to(dtype=torch.float32)
+    return draws.sample(problem, count, data.resolution, data.seed, device)
 
 
 def _some(pairs: StoredPairs, first: int, count: int, folder: str) -> StoredPairs:
@@ -128,11 +135,12 @@ def _occupy(experiment: Experiment, folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def evaluate_run(folder: Path) -> list[Evaluation]:
+def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
     """Errors on test pairs, the same draws on every grid: half to double the training resolution, irregular ones.
 
     With them go samples to look at (gallery.npz) and for a flow the growth of errors in a rollout (rollout.json).
     """
+    draws = draws or Draws()
     experiment = read_experiment(folder)
     if not (folder / "operator").is_dir():
         raise DataError(f"{folder} has finished no epoch yet; train it first")
@@ -142,12 +150,12 @@ def evaluate_run(folder: Path) -> list[Evaluation]:
     taken = {label: grid for label, grid in grids.items() if label == "1x" or _takes(operator, grid.to(device))}
     is_periodic = experiment.problem.boundary == "periodic"
     evaluations, shown = [], {}
-    for label, samples in zip(taken, _test_pairs(experiment, list(taken.values()), device), strict=True):
+    for label, samples in zip(taken, _test_pairs(experiment, list(taken.values()), device, draws), strict=True):
         check_samples(samples, "test")
         prediction = predictions(operator, samples)
         evaluations.append(assess(prediction, samples, label, is_periodic, partition(operator)))
         shown[label] = show(prediction, samples, torch.tensor(evaluations[-1].errors))
-    rolled = _roll_out(operator, experiment, device)
+    rolled = _roll_out(operator, experiment, device, draws)
     write_gallery(Gallery(shown), folder / "gallery.npz")
     if rolled is None:
         (folder / "rollout.json").unlink(missing_ok=True)
@@ -157,7 +165,7 @@ def evaluate_run(folder: Path) -> list[Evaluation]:
     return evaluations
 
 
-def _test_pairs(experiment: Experiment, grids: Sequence[Grid], device: torch.device) -> Iterator[Samples]:
+def _test_pairs(experiment: Experiment, grids: Sequence[Grid], device: torch.device, draws: Draws) -> Iterator[Samples]:
     """The pairs after those of training and validation, on one grid after the other."""
     data, problem = experiment.data, experiment.problem
     first = data.train + data.validation
@@ -168,7 +176,7 @@ def _test_pairs(experiment: Experiment, grids: Sequence[Grid], device: torch.dev
         # The truth off uniform grids is read from a finer solution: it needs to be so much finer, and no more.
         n = data.resolution
         problem = replace(problem, fine=max(2 * n + 1, min(problem.fine, 4 * n + 1)))
-    return problem.readings(data.test, grids, data.seed, device, first)
+    return draws.readings(problem, data.test, grids, data.seed, device, first)
 
 
 @torch.no_grad()
@@ -181,13 +189,19 @@ def _takes(operator: Operator, grid: Grid) -> bool:
     return True
 
 
-def _roll_out(operator: Operator, experiment: Experiment, device: torch.device) -> Rollout | None:
-    """The first test draws of a flow, followed for some steps on the training grid."""
+def _roll_out(operator: Operator, experiment: Experiment, device: torch.device, draws: Draws) -> Rollout | None:
+    """Draws of a flow that were not trained on, followed for some steps on the training grid."""
     data, problem = experiment.data, experiment.problem
     if not isinstance(problem, Kolmogorov) or problem.moments != 1:
         return None
     followed, first = replace(problem, moments=ROLLOUT_STEPS), data.train + data.validation
-    samples = followed.sample(min(data.test, ROLLOUT_DRAWS), data.resolution, data.seed, device, first)
+    grid, count = problem.grid(data.resolution), min(data.test, ROLLOUT_DRAWS)
+    try:
+        (samples,) = draws.readings(followed, count, [grid], data.seed, device, first)
+    except DivergedError:
+        # Eddies get smaller as time goes on: what resolves the pairs may not resolve what follows.
+        finer = replace(followed, n_modes=Kolmogorov.n_modes, step=Kolmogorov.step)
+        (samples,) = draws.readings(finer, count, [grid], data.seed, device, first)
     times = [step * problem.lead for step in range(1, ROLLOUT_STEPS + 1)]
     return study_rollout(operator, samples.u, samples.z.unsqueeze(2), samples.grid, times, is_periodic=True)
 
@@ -225,6 +239,13 @@ def read_experiment(folder: Path) -> Experiment:
         return parse(read_json(folder / "experiment.json"))
     except UsageError as error:
         raise DataError(f"{folder / 'experiment.json'}: {error}") from None
+
+
+def is_evaluated(experiment: Experiment, folder: Path) -> bool:
+    """Whether the folder holds this experiment, trained to its end and evaluated; another one is an error."""
+    _refuse_another(experiment, folder)
+    trained = last_epoch(folder / "checkpoints") >= experiment.training.epochs
+    return trained and (folder / "evaluation.json").is_file()
 
 
 def _refuse_another(experiment: Experiment, folder: Path) -> None:

@@ -22,6 +22,7 @@ LAYERS = [
     {"experiments"},
     {"run"},
     {"report"},
+    {"reproduction"},
     {"commands"},
     {"cli"},
 ]

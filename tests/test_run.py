@@ -17,7 +17,7 @@ from operformer.experiments import find_experiment
 from operformer.learning import training
 from operformer.learning.gallery import read_gallery
 from operformer.learning.metrics import read_metrics
-from operformer.problems import ControlledODE, Lorenz63, Samples
+from operformer.problems import ControlledODE, Kolmogorov, Lorenz63, Samples
 from operformer.report.page import write_page
 from operformer.run import evaluate_run, evaluation_grids, read_experiment, read_run, train_run
 
@@ -329,6 +329,22 @@ FLOW = [
     "problem.name=Kolmogorov", "problem.viscosity=0.2", "problem.forcing=2", "problem.start=0.3", "problem.lead=0.2",
     "problem.scale=2e5", "problem.tau=2.0", "problem.alpha=6.0", "problem.n_modes=11", "problem.step=0.01",
 ]  # fmt: skip
+
+
+def test_a_rollout_that_is_not_resolved_gets_the_modes_of_the_law(tmp_path, monkeypatch):
+    solve, solved = Kolmogorov._solve, []
+
+    def checked(problem, draws, grid):
+        if problem.moments > 1 and problem.n_modes < Kolmogorov.n_modes:
+            raise DivergedError("the flow is not resolved")
+        solved.append((problem.moments, problem.n_modes, problem.viscosity))
+        return solve(problem, draws, grid)
+
+    monkeypatch.setattr(Kolmogorov, "_solve", checked)
+    train_run(darcy(*FLOW), tmp_path / "run")
+    evaluate_run(tmp_path / "run")
+    assert len(read_run(tmp_path / "run").rollout.errors) == 10
+    assert solved[-1] == (10, 54, 0.2)
 
 
 def test_a_flow_is_rolled_out_along_its_trajectory(tmp_path, call):

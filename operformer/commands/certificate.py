@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 
-console = Console(highlight=False, markup=False)
+from operformer.commands.console import console
+
 Sizes = Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative="")]
 
 

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 
+from operformer.commands.console import console
 from operformer.errors import UsageError
 
 if TYPE_CHECKING:
     from operformer.problems import Pairs, Problem
 
-console = Console(highlight=False, markup=False)
 Constant = Annotated[str, Parameter(help="Changed constants of the law, such as tau=3 n_modes=256.")]
 
 Names = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json as json_text
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich.console import Console
+from operformer.commands.console import console
 
 if TYPE_CHECKING:
     from operformer.experiments import Experiment
 
-console = Console(highlight=False, markup=False)
 Scale = Literal["smoke", "paper"]
 TFLOPS = 30.0
 _COLUMNS = "{name:<29} {problem:<15} {operator:<11} {resolution:>4} {pairs:>5} {epochs:>6} {parameters:>7} "

@@ -15,7 +15,7 @@ from typing import Any
 
 from operformer.errors import ResourceError, TerminatedError
 
-Report = Callable[[int], None]
+Report = Callable[[Any], None]  # anything that can be sent between processes
 Task = Callable[[Report], None]
 
 

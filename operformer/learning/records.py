@@ -37,21 +37,31 @@ def read_evaluations(path: Path) -> list[Evaluation]:
 
 def write_rollout(rollout: Rollout, path: Path) -> None:
     """Put the rollout at the path in one step; infinity, which JSON does not have, is null."""
+    write_json(path, rollout_values(rollout))
+
+
+def rollout_values(rollout: Rollout) -> dict[str, Any]:
+    """The rollout as plain values; infinity, which JSON does not have, is None."""
     values = asdict(rollout)
     for name in ("errors", "persistence"):
         values[name] = [[error if isfinite(error) else None for error in step] for step in values[name]]
-    write_json(path, values)
+    return values
 
 
 def read_rollout(path: Path) -> Rollout:
     """The rollout of a file."""
     values = read_json(path)
     with _told_as_damage(path):
-        given = _complete(Rollout, values)
-        errors, persistence = (_steps(given[name], len(given["times"])) for name in ("errors", "persistence"))
-        last = None if given["spectrum"] is None else _spectrum(given["spectrum"])
-        times = {"times": given["times"]}
-        return construct(Rollout, times, "rollout", errors=errors, persistence=persistence, spectrum=last)
+        return rollout_of(values)
+
+
+def rollout_of(values: Mapping[str, Any]) -> Rollout:
+    """The rollout that plain values describe."""
+    given = _complete(Rollout, values)
+    errors, persistence = (_steps(given[name], len(given["times"])) for name in ("errors", "persistence"))
+    last = None if given["spectrum"] is None else spectrum_of(given["spectrum"])
+    times = {"times": given["times"]}
+    return construct(Rollout, times, "rollout", errors=errors, persistence=persistence, spectrum=last)
 
 
 def _steps(values: Sequence[Sequence[float | None]], count: int) -> tuple[tuple[float, ...], ...]:
@@ -76,30 +86,32 @@ def _evaluation(values: Mapping[str, Any]) -> Evaluation:
         Evaluation,
         {key: value for key, value in _complete(Evaluation, values).items() if key not in nested},
         "evaluation",
-        median_sample=_look(values["median_sample"]),
-        worst_sample=_look(values["worst_sample"]),
-        spectrum=None if values["spectrum"] is None else _spectrum(values["spectrum"]),
-        jumps=None if values["jumps"] is None else _jumps(values["jumps"]),
+        median_sample=look_of(values["median_sample"]),
+        worst_sample=look_of(values["worst_sample"]),
+        spectrum=None if values["spectrum"] is None else spectrum_of(values["spectrum"]),
+        jumps=None if values["jumps"] is None else jumps_of(values["jumps"]),
     )
     if not evaluation.errors or len(evaluation.h1_errors) not in (0, len(evaluation.errors)):
         raise ValueError("errors are missing")
     return evaluation
 
 
-def _spectrum(values: Mapping[str, Any]) -> ErrorSpectrum:
+def spectrum_of(values: Mapping[str, Any]) -> ErrorSpectrum:
+    """The spectrum that plain values describe."""
     found = construct(ErrorSpectrum, _complete(ErrorSpectrum, values), "spectrum")
     if len({len(row) for row in (found.wave_numbers, found.truth, found.prediction, found.error)}) != 1:
         raise ValueError("the rows of a spectrum differ in length")
     return found
 
 
-def _jumps(values: Mapping[str, Any]) -> FaceJumps:
+def jumps_of(values: Mapping[str, Any]) -> FaceJumps:
+    """The jumps that plain values describe."""
     along = tuple(construct(AxisJumps, _complete(AxisJumps, one), "jumps") for one in values["along"])
     return construct(FaceJumps, {"n_patches": _complete(FaceJumps, values)["n_patches"]}, "jumps", along=along)
 
 
-def _look(values: Mapping[str, Any]) -> Curves | Images:
-    """A sample whose functions live on its axes."""
+def look_of(values: Mapping[str, Any]) -> Curves | Images:
+    """The sample that plain values describe; its functions live on its axes."""
     kind = Images if "y" in values else Curves
     look = kind(**_complete(kind, values))
     axes = [look.x, look.y] if isinstance(look, Images) else [look.x]

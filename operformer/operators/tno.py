@@ -67,7 +67,7 @@ class TNO(Operator):
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
-        looking = self.initial_channels > 0 and not torch.compiler.is_compiling()
+        looking = self.initial_channels > 0 and not torch.compiler.is_compiling() and not u.is_meta
         if looking and not bool(is_start(self.position(grid)).any()):
             raise UsageError(f"the initial condition needs a point at the start of D, and {grid} has none; use nodes")
         return apply_pointwise(self.network, self, u, grid, query, self._measure(grid))

@@ -12,25 +12,13 @@ import matplotlib as mpl
 import numpy as np
 
 from operformer.errors import DataError
+from operformer.learning.gallery import Shown
 from operformer.report.encoding import Array, encode_axis, encode_errors, encode_values
 from operformer.report.figures import ERRORS, INPUT, PREDICTION, TRUTH
 from operformer.report.tables import grid_name, percent
 
 MOST = 96  # points along an axis of a picture on the page
 INK = {"input": INPUT, "truth": TRUTH, "prediction": PREDICTION, "error": ERRORS[0]}
-
-
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """Samples on one grid and what an operator makes of them: u, z, prediction (samples, channels, N[, M])."""
-
-    x: Array  # (N,)
-    y: Array | None  # (M,), in two dimensions
-    u: Array
-    z: Array
-    prediction: Array
-    errors: Array  # relative L2 on the whole grid, one for each sample
-    index: Array  # which draws the samples are
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,36 @@ class Table:
 
     def markdown(self) -> str:
         """The table in Markdown."""
-        lines = [self.header, tuple("---" for _ in self.header), *self.rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        rules = tuple("---:" if is_right else "---" for is_right in self.is_right)
+        lines = [[cell.replace("|", "\\|") for cell in line] for line in (self.header, *self.rows)]
+        return "\n".join("| " + " | ".join(line) + " |" for line in (lines[0], rules, *lines[1:]))
+
+    def latex(self, label: str) -> str:
+        """The table as a float of LaTeX, which needs no package; its title is the caption."""
+        columns = "".join("r" if is_right else "l" for is_right in self.is_right)
+        lines = [" & ".join(map(latex_text, line)) + r" \\" for line in (self.header, *self.rows)]
+        body = [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\hline",
+            lines[0],
+            r"\hline",
+            *lines[1:],
+            r"\hline",
+            r"\end{tabular}",
+        ]
+        ends = [rf"\caption{{{latex_text(self.title)}}}", rf"\label{{{label}}}", r"\end{table}"]
+        return "\n".join([r"\begin{table}[htbp]", r"\centering", *body, *ends])
+
+    @property
+    def is_right(self) -> tuple[bool, ...]:
+        """Whether each column is one of numbers, which stand on the right."""
+        columns = zip(*self.rows, strict=True) if self.rows else [() for _ in self.header]
+        return tuple(any(cell[:1].isdigit() for cell in column) for column in columns)
+
+
+def latex_text(text: str) -> str:
+    """Plain text as LaTeX has it, in ASCII."""
+    return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
 def error_table(runs: Sequence[Run]) -> Table:
@@ -88,6 +116,23 @@ def grid_name(label: str) -> str:
     if label.endswith("x"):
         return "training grid" if label == "1x" else f"{label.removesuffix('x')} × resolution"
     return f"{label} grid"
+
+
+_LATEX = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    "²": "$^2$",
+    "√": r"$\surd$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "−": "$-$",
+    "–": "--",
+}
 
 
 def _flatten(run: Run) -> dict[str, str]:

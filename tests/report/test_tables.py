@@ -105,5 +105,15 @@ def test_names_for_readers(make_run):
 
 
 def test_markdown():
-    table = Table("t", ("a", "b"), (("1", "2"), ("", "3")))
-    assert table.markdown() == "| a | b |\n| --- | --- |\n| 1 | 2 |\n|  | 3 |"
+    table = Table("t", ("a", "b"), (("1", "x | y"), ("", "3rd")))
+    assert table.markdown() == "| a | b |\n| ---: | ---: |\n| 1 | x \\| y |\n|  | 3rd |"
+    assert Table("t", ("a", "b"), (("x", "2"), ("y", ""))).markdown().splitlines()[1] == "| --- | ---: |"
+
+
+def test_latex():
+    table = Table("5 % & more_", ("a", "d²"), (("<{x}>", "1 × 2"), ("", "3")))
+    assert table.latex("tab:t_1").splitlines() == [
+        r"\begin{table}[htbp]", r"\centering", r"\begin{tabular}{lr}", r"\hline", r"a & d$^2$ \\", r"\hline",
+        r"$<$\{x\}$>$ & 1 $\times$ 2 \\", r" & 3 \\", r"\hline", r"\end{tabular}", r"\caption{5 \% \& more\_}",
+        r"\label{tab:t_1}", r"\end{table}",
+    ]  # fmt: skip

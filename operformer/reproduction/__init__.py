@@ -1,0 +1,1 @@
+"""Section 6 and Appendix C of the paper, made again from runs of this library."""

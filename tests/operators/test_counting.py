@@ -1,0 +1,57 @@
+"""Counts without computing against counts of real calls, formulas and values by hand."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from operformer import FANO, TNO, Grid, ViTNO
+from operformer.operators import complexity
+from operformer.operators.baselines import AFNO
+from operformer.operators.complexity import Setting
+from operformer.operators.counting import count_operations, count_parameters
+
+
+def test_nothing_is_computed_and_the_count_is_that_of_a_real_call():
+    grid = Grid.uniform((10, 12), kind="cells")
+
+    def make():
+        return ViTNO((2, 3), 2, 1, 2, hidden_channels=6, n_layers=2, n_heads=2)
+
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        make()(torch.ones(1, 1, 10, 12), grid)
+    assert count_operations(make, grid) == counter.get_total_flops() > 0
+
+
+def test_a_fano_costs_what_its_closed_form_says():
+    s = Setting(1, 2, 2, 6, (3, 3), (2, 3), 3)
+    found = count_operations(lambda: FANO((2, 3), 3, 1, 2, 6, 3, 2), Grid.uniform((10, 15), kind="cells"))
+    assert found == pytest.approx(complexity.cost_fano_in_coefficients(s, 150), rel=1e-12)
+
+
+def test_transforms_of_an_afno_count_as_in_appendix_c():
+    """A layer more: FFTs of 4 channels on 8 x 16 points, forth and back, and products of matrices."""
+    grid = Grid.uniform((8, 16), kind="cells")
+
+    def total(n_layers):
+        return count_operations(lambda: AFNO((8, 16), 1, 1, 4, n_layers, n_blocks=2), grid)
+
+    # For each channel forth 5 N (log2 16 + log2(8) / 2), N = 128; back 9 columns of 8 modes, then rows.
+    transforms = 4 * 5 * 128 * (4 + 3 / 2) + 4 * 5 * (9 * 8 * 3 + 128 * 4)
+    # MLP 4 -> 16 -> 4 on the points; two complex maps on 8 x 9 modes in 2 blocks of 2 as 4 x 4 real ones.
+    products = 128 * 2 * (2 * 4 * 16) + 8 * 9 * 2 * (2 * 2 * 4 * 4)
+    assert total(2) - total(1) == transforms + products
+
+
+def test_an_operator_that_looks_at_its_grid_is_counted():
+    assert count_operations(lambda: TNO(1, 3, 2, 8, 1, 2, initial_channels=2), Grid.uniform(11)) > 0
+
+
+def test_parameters_are_counted():
+    assert count_parameters(TNO(2, 1, 1)) == 598145  # the paper's 5.98e5
+
+
+def test_a_complex_parameter_counts_once():
+    pytest.importorskip("neuralop")
+    from operformer.operators.baselines import FNO
+
+    assert count_parameters(FNO(2, 1, 1)) == 5705089  # the paper's 5.70e6
