@@ -35,6 +35,7 @@ from operformer.learning.rollout import Rollout, study_rollout
 from operformer.learning.samples import check_samples, split
 from operformer.learning.training import check_device, train
 from operformer.operators import Operator, load
+from operformer.operators.counting import count_parameters
 from operformer.problems import Darcy, Kolmogorov, Pairs, Problem, Samples
 from operformer.problems.catalogue import describe
 from operformer.problems.draws import Draws
@@ -225,7 +226,7 @@ def read_run(folder: Path) -> Run:
     if not (folder / "evaluation.json").is_file():
         raise DataError(f"{folder} is not evaluated; run: operformer evaluate {folder}")
     evaluations = read_evaluations(folder / "evaluation.json")
-    parameters = sum(p.numel() for p in load(folder / "operator").parameters())
+    parameters = count_parameters(load(folder / "operator"))
     # A link to nowhere is damage, too.
     rollout = read_rollout(folder / "rollout.json") if lexists(folder / "rollout.json") else None
     return Run(experiment, parameters, read_metrics(folder / "metrics.jsonl"), evaluations, rollout)
