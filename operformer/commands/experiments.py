@@ -27,9 +27,9 @@ def experiments(
 ) -> None:
     """List the runs of the paper's Section 6 by the tables and figures they belong to, and what they cost.
 
-    FLOPs are those of one evaluation, by Appendix C. The time of a training is 3 times as many (forth, and twice back)
-    for each pair in each epoch, at a rate: --tflops, or at smoke scale a fifth of what a product of matrices reaches
-    here.
+    FLOPs are those of one evaluation, by Appendix C. The time of a training is 3 evaluations (forth, and twice back) as
+    this library does them, for each pair in each epoch, at a rate: --tflops, or at smoke scale a fifth of what a
+    product of matrices reaches here.
 
     Parameters
     ----------
