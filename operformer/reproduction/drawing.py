@@ -57,9 +57,11 @@ def _lead(results: Results) -> str:
 
 
 def _text(results: Results, study: Study) -> str:
-    missing = [failure for failure in results.failures if failure.name in study.experiments]
-    reasons = "".join(f"\n\nNot run: {failure.name} ({failure.reason})." for failure in missing)
-    return study.text + reasons
+    missing: dict[str, list[str]] = {}
+    for failure in results.failures:
+        if failure.name in study.experiments:
+            missing.setdefault(failure.reason, []).append(failure.name)
+    return study.text + "".join(f"\n\nNot run: {', '.join(names)} ({reason})." for reason, names in missing.items())
 
 
 def _exhibits(results: Results) -> list[Exhibit]:

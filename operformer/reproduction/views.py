@@ -10,9 +10,9 @@ import numpy as np
 
 from operformer.learning.gallery import Gallery, Shown
 
-SAMPLES = 2
+SAMPLES = 4
 MOST = 64  # points along an axis of a plane
-LABELS = ("0.5x", "1x", "2x", "irregular", "graded")
+LABELS = ("0.5x", "0.75x", "1x", "1.5x", "2x", "irregular", "graded")
 Views = Mapping[str, Shown]
 
 
