@@ -1,9 +1,26 @@
-"""Transformers that act on functions: continuum attention and the neural operators built on it."""
+"""Transformers that act on functions: continuum attention and the neural operators built on it.
 
-from operformer.data.reading import read
-from operformer.data.store import open_pairs
-from operformer.domain import Grid, voronoi_weights
-from operformer.operators import FANO, TNO, Operator, Transformer, UniversalTNO, ViTNO, attention, load, set_precision
+The names below are looked up when they are first used, so that ``import operformer`` alone does not import torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from operformer.data.reading import read
+    from operformer.data.store import open_pairs
+    from operformer.domain import Grid, voronoi_weights
+    from operformer.operators import (
+        FANO,
+        TNO,
+        Operator,
+        Transformer,
+        UniversalTNO,
+        ViTNO,
+        attention,
+        load,
+        set_precision,
+    )
 
 __version__ = "0.1.0"
 
@@ -22,3 +39,22 @@ __all__ = [
     "set_precision",
     "voronoi_weights",
 ]
+
+_HOMES = ("domain", "operators", "data.store", "data.reading")  # where the names above are defined
+_PACKAGES = ("data", "domain", "errors", "operators", "problems")  # operformer.domain.Grid needs no import of its own
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
+    if name in __all__:
+        for home in _HOMES:
+            module = import_module(f"{__name__}.{home}")
+            if hasattr(module, name):
+                globals()[name] = getattr(module, name)
+                return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import product
 
 import torch
-from scipy.spatial import Delaunay, QhullError, cKDTree
 from torch import Tensor
 
 from operformer.domain.grid import Grid
@@ -62,6 +61,8 @@ def _axis_stencil(grid: Grid, k: int, x: Tensor) -> tuple[tuple[Tensor, Tensor],
 
 def _scattered_stencil(grid: Grid, query: Grid) -> tuple[Tensor, Tensor]:
     """For each query point the d + 1 corners of its simplex (M, d + 1) and its barycentric coordinates."""
+    from scipy.spatial import Delaunay, QhullError, cKDTree  # here: it takes a fifth of torch's time to import
+
     known, wanted = grid.points.cpu(), query.points.reshape(-1, query.dim).cpu()
     if grid.dim == 1 and len(torch.unique(known)) > 1:
         inside = wanted.clamp(known.min(), known.max())

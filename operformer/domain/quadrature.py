@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.spatial import ConvexHull, QhullError, Voronoi
 from torch import Tensor
 
 from operformer.domain.box import GivenBounds, as_points, checked_bounds, checked_points
@@ -137,6 +136,8 @@ def _interval_lengths(points: np.ndarray, box: np.ndarray) -> np.ndarray:
 
 def _cell_volumes(points: np.ndarray, box: np.ndarray) -> np.ndarray:
     """Cells clipped to the box: mirror images of the points across its faces make the faces cell boundaries."""
+    from scipy.spatial import QhullError, Voronoi  # here: it takes a fifth of torch's time to import
+
     lower, extent = box[:, 0], box[:, 1] - box[:, 0]
     # In the unit cube; points on a face move inside by 1e-9, so that they do not coincide with their own image.
     inside = np.clip((points - lower) / extent, 1e-9, 1 - 1e-9)
@@ -160,4 +161,6 @@ def _cell_volumes(points: np.ndarray, box: np.ndarray) -> np.ndarray:
 
 
 def _polytope_volume(corners: np.ndarray) -> float:
+    from scipy.spatial import ConvexHull
+
     return float(ConvexHull(corners, qhull_options="QJ Pp").volume)
