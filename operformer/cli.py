@@ -1,5 +1,5 @@
-"""The command line: demo, generate, import, inspect, experiments, train, status, evaluate, certify, report,
-reproduce.
+"""The command line: demo, generate, import, inspect, experiments, train, status, evaluate, certify, calibrate, report,
+reproduce, doctor.
 
 Exit codes: 0 done, 1 a certificate that is not passed, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers
 diverged, 5 resource, 130/143 signals.
@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from operformer import __version__
+from operformer.commands.calibration import calibrate
 from operformer.commands.certificate import certify
 from operformer.commands.console import console, show
 from operformer.commands.data import generate, import_, inspect
+from operformer.commands.doctor import doctor
 from operformer.commands.experiments import experiments
 from operformer.commands.reproduce import reproduce
 from operformer.errors import OperformerError, TerminatedError
@@ -152,8 +154,10 @@ app.command(generate)
 app.command(import_, name="import")
 app.command(inspect)
 app.command(certify)
+app.command(calibrate)
 app.command(experiments)
 app.command(reproduce)
+app.command(doctor)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -199,6 +203,8 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
     # torch.OutOfMemoryError on a GPU; on the CPU torch says so in words.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error):
         return OUT_OF_MEMORY, 5
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("operformer"):
+        return f"the package {error.name} is not installed; see: operformer doctor", 5
     if isinstance(error, OSError):
         return f"{error.filename or 'input or output'}: {(error.strerror or str(error)).lower()}", 5
     return None

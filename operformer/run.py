@@ -1,7 +1,7 @@
 """An experiment carried out in a folder: drawn, trained, evaluated, each step leaving its file.
 
 experiment.json  training.json  status.json  metrics.jsonl  checkpoints/  operator/
-evaluation.json  gallery.npz  rollout.json (flows)
+evaluation.json  gallery.npz  rollout.json (flows)  calibration.json
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from operformer.domain.grading import graded_grid
 from operformer.errors import DataError, DivergedError, UsageError
 from operformer.experiments import Experiment, parse
 from operformer.files import read_json, write_json
+from operformer.learning.calibration_file import write_calibration
 from operformer.learning.checkpoint import last_epoch
+from operformer.learning.conformal import Calibration, Coverage, SpreadName, calibrate, check_request, coverage
 from operformer.learning.evaluation import Evaluation, assess, partition, predictions
 from operformer.learning.gallery import Gallery, show, write_gallery
 from operformer.learning.lock import locked
@@ -42,7 +44,7 @@ from operformer.problems.draws import Draws
 from operformer.problems.time_domain import TimeProblem
 
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
-EVALUATED = ("evaluation.json", "gallery.npz", "rollout.json")
+EVALUATED = ("evaluation.json", "gallery.npz", "rollout.json", "calibration.json")
 ROLLOUT_DRAWS, ROLLOUT_STEPS = 16, 10
 
 
@@ -142,16 +144,10 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
     With them go samples to look at (gallery.npz) and for a flow the growth of errors in a rollout (rollout.json).
     """
     draws = draws or Draws()
-    experiment = read_experiment(folder)
-    if not (folder / "operator").is_dir():
-        raise DataError(f"{folder} has finished no epoch yet; train it first")
-    device = training_device(experiment.training)
-    operator = load(folder / "operator").to(device)
-    grids = evaluation_grids(experiment.problem, experiment.data.resolution)
-    taken = {label: grid for label, grid in grids.items() if label == "1x" or _takes(operator, grid.to(device))}
+    experiment, operator, device = _trained(folder)
     is_periodic = experiment.problem.boundary == "periodic"
     evaluations, shown = [], {}
-    for label, samples in zip(taken, _test_pairs(experiment, list(taken.values()), device, draws), strict=True):
+    for label, samples in _tests(experiment, operator, device, draws):
         check_samples(samples, "test")
         prediction = predictions(operator, samples)
         evaluations.append(assess(prediction, samples, label, is_periodic, partition(operator)))
@@ -164,6 +160,46 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
         write_rollout(rolled, folder / "rollout.json")
     write_evaluations(evaluations, folder / "evaluation.json")
     return evaluations
+
+
+def calibrate_run(
+    folder: Path, alpha: float = 0.1, delta: float = 0.05, spread: SpreadName = "rms", fresh: int | None = None
+) -> tuple[Calibration, dict[str, Coverage]]:
+    """A conformal band from the validation pairs or fresh draws, and how often it holds on test pairs, by grid."""
+    experiment, operator, device = _trained(folder)
+    check_request(experiment.data.validation if fresh is None else fresh, alpha, delta, spread)
+    found = calibrate(operator, _calibration_pairs(experiment, fresh, device), alpha, delta, spread)
+    tests = _tests(experiment, operator, device, Draws())
+    coverages = {label: coverage(found, operator, samples) for label, samples in tests}
+    write_calibration(found, coverages, folder / "calibration.json")
+    return found, coverages
+
+
+def _calibration_pairs(experiment: Experiment, fresh: int | None, device: torch.device) -> Pairs:
+    """The validation pairs, or as many as asked for after those of the tests."""
+    data, problem = experiment.data, experiment.problem
+    first, count = (data.train, data.validation) if fresh is None else (data.train + data.validation + data.test, fresh)
+    if isinstance(problem, Imported):
+        return _some(problem.pairs(), first, count, problem.folder).read().to(device)
+    return Draws().sample(problem, count, data.resolution, data.seed, device, first)
+
+
+def _trained(folder: Path) -> tuple[Experiment, Operator, torch.device]:
+    """The experiment of a run, and its operator on the device that it was trained on."""
+    experiment = read_experiment(folder)
+    if not (folder / "operator").is_dir():
+        raise DataError(f"{folder} has finished no epoch yet; train it first")
+    device = training_device(experiment.training)
+    return experiment, load(folder / "operator").to(device), device
+
+
+def _tests(
+    experiment: Experiment, operator: Operator, device: torch.device, draws: Draws
+) -> Iterator[tuple[str, Samples]]:
+    """The test pairs on the training grid and on all others that the operator takes, by label."""
+    grids = evaluation_grids(experiment.problem, experiment.data.resolution)
+    taken = {label: grid for label, grid in grids.items() if label == "1x" or _takes(operator, grid.to(device))}
+    return zip(taken, _test_pairs(experiment, list(taken.values()), device, draws), strict=True)
 
 
 def _test_pairs(experiment: Experiment, grids: Sequence[Grid], device: torch.device, draws: Draws) -> Iterator[Samples]:

@@ -6,6 +6,8 @@ import shutil
 import pytest
 import torch
 
+from operformer.commands.doctor import BROWSERS
+
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton: kernels then run in NumPy
 
@@ -26,7 +28,6 @@ def call(capsys):
 
 
 NO_BROWSER = "no chromium found: the page's browser tests are skipped; install chromium"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @pytest.fixture(scope="session")

@@ -144,12 +144,13 @@ def misspellings(word):
 
 COMMANDS = {
     "demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "certify": ["x"], "report": ["x"],
-    "inspect": ["x"], "experiments": [], "reproduce": ["all"],
+    "calibrate": ["x"], "doctor": [], "inspect": ["x"], "experiments": [], "reproduce": ["all"],
     "generate": ["darcy-li", "--samples", "1", "--resolution", "8", "--out", "x"], "import": ["x", "--out", "x"],
 }  # fmt: skip
 KNOWN = {
     "demo": ("out",), "train": ("out", "scale", "debug"), "report": ("out",), "inspect": ("figure", "layout", "u", "z"),
     "experiments": ("scale", "json", "parameters", "tflops"),
+    "calibrate": ("alpha", "delta", "spread", "draws"),
     "certify": ("inputs", "resolution", "kind", "samples", "seed"), "reproduce": ("scale", "out", "jobs", "from"),
     "generate": ("samples", "resolution", "out", "seed", "first", "workers", "device", "dtype", "per-shard", "part",
                  "parts"),

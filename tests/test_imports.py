@@ -26,7 +26,7 @@ LAYERS = [
     {"commands"},
     {"cli"},
 ]
-HEAVY = ("matplotlib", "lightning_fabric", "cyclopts", "jinja2", "h5py", "scipy.io")
+HEAVY = ("matplotlib", "lightning_fabric", "cyclopts", "jinja2", "h5py", "scipy")
 
 
 def module_name(path):
@@ -93,7 +93,32 @@ def test_modules_do_not_import_in_circles():
     assert order.index("operformer.errors") < order.index("operformer.cli")
 
 
-def test_the_front_imports_neither_plots_nor_trainer_nor_command_line():
-    program = f"import json, sys, operformer; print(json.dumps([m for m in {HEAVY} if m in sys.modules]))"
+def imported_by(program, modules):
+    """Those of the modules that a program imports."""
+    program = f"import json, sys; {program}; print(json.dumps([m for m in {modules} if m in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == []
+    return json.loads(done.stdout)
+
+
+def test_the_front_imports_neither_plots_nor_trainer_nor_command_line():
+    assert imported_by("from operformer import *", ("torch", *HEAVY)) == ["torch"]
+
+
+def test_the_front_alone_and_the_command_line_do_not_import_torch():
+    for program in ("import operformer", "import operformer.cli"):
+        assert imported_by(program, ("torch", "numpy", "scipy", "h5py", "matplotlib")) == []
+
+
+def test_every_name_of_the_front_is_found_where_it_is_defined():
+    for name in operformer.__all__:
+        found = getattr(operformer, name)
+        assert found is getattr(sys.modules[found.__module__], name)
+        assert name in dir(operformer)
+    assert operformer.operators.TNO is operformer.TNO
+    assert not hasattr(operformer, "nothing")
+
+
+def test_type_checkers_see_the_names_that_are_there():
+    tree = ast.parse(MODULES["operformer"].read_text())
+    seen = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen - {"TYPE_CHECKING", "Any", "import_module"} == set(operformer.__all__)

@@ -1,0 +1,91 @@
+"""`operformer calibrate`: what it promises, counts and writes, and its exit codes."""
+
+import json
+import signal
+
+import pytest
+
+from operformer import load
+from operformer.experiments import Data, Experiment
+from operformer.learning.calibration_file import read_calibration
+from operformer.learning.conformal import calibrate
+from operformer.learning.training import Training
+from operformer.problems import ControlledODE
+from operformer.run import train_run
+
+PROBLEM = ControlledODE(n_terms=2, decay=1.0)  # smooth, so that 16 steps resolve it
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calibrate") / "run"
+    experiment = Experiment(
+        "small",
+        PROBLEM,
+        {"name": "TNO", "hidden_channels": 8, "n_layers": 1, "n_heads": 2},
+        Data(resolution=16, train=10, validation=23, test=29),
+        Training(epochs=1, batch_size=5, device="cpu"),
+    )
+    train_run(experiment, folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_they_were():
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(("options", "first", "count"), [((), 10, 23), (("--draws", 31), 62, 31)])
+def test_the_file_holds_what_python_finds(call, run, options, first, count):
+    code, out, err = call("calibrate", run, *options)
+    assert (code, err) == (0, "")
+    found = read_calibration(run / "calibration.json")
+    pairs = PROBLEM.sample(count, 16, first=first)
+    expected = calibrate(load(run / "operator"), pairs, 0.1, 0.05)
+    assert found.count == expected.count == count - count // 2
+    assert found.factor == pytest.approx(expected.factor, rel=1e-4)  # the command draws in float32
+    assert found.relative_error == pytest.approx(expected.relative_error, rel=1e-4)
+    assert f"{found.relative_error:.2%}" in out
+    counted = json.loads((run / "calibration.json").read_text())["coverage"]
+    assert {"0.5x", "1x", "2x", "irregular", "graded"} <= counted.keys()
+    assert f"{counted['graded']['functions']:.1%}" in out
+    # 29 new pairs: each grid's share is within a binomial's reach of 0.9, and all grids agree within a few pairs.
+    shares = [grid["functions"] for grid in counted.values()]
+    assert min(shares) >= 0.65
+    assert max(shares) - min(shares) <= 5 / 29
+
+
+def test_the_same_width_everywhere(call, run):
+    code, out, _ = call("calibrate", run, "--spread", "constant", "--delta", 0, "--alpha", 0.25)
+    assert code == 0
+    found = read_calibration(run / "calibration.json")
+    assert found.count == 23
+    assert (
+        float(found.spread.max())
+        == float(found.spread.min())
+        == pytest.approx(float(load(run / "operator").output_scale), rel=1e-12)
+    )
+    assert "everywhere" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "part"),
+    [
+        (["--alpha", 0.01], 2, "alpha=0.01 needs scores of at least 99 pairs: got 23"),
+        (["--alpha", 2], 2, "alpha must be between 0 and 1"),
+        (["--delta", -1], 2, "delta must be from 0"),
+        (["--draws", 3], 2, "got 3"),
+    ],
+)
+def test_what_cannot_be_promised_is_one_line(call, run, arguments, code, part):
+    found, _, err = call("calibrate", run, *arguments)
+    assert (found, err.count("\n")) == (code, 1)
+    assert part in err
+
+
+def test_a_folder_without_a_run_is_one_line(call, tmp_path):
+    code, _, err = call("calibrate", tmp_path)
+    assert code == 3
+    assert "holds no run" in err
