@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -26,9 +26,6 @@ from operformer.commands.doctor import doctor
 from operformer.commands.experiments import experiments
 from operformer.commands.reproduce import reproduce
 from operformer.errors import OperformerError, TerminatedError
-
-if TYPE_CHECKING:
-    from operformer.run import Run
 
 app = App(
     name="operformer",
@@ -53,7 +50,7 @@ def demo(*, out: Path = Path("runs/demo")) -> None:
         The folder for the runs and the report; what is done there already is not done again.
     """
     from operformer.experiments import EXPERIMENTS
-    from operformer.run import evaluate_run, read_run, train_run
+    from operformer.run import evaluate_run, train_run
 
     folders = []
     for name in ("lorenz-y", "lorenz-y-transformer"):
@@ -62,7 +59,7 @@ def demo(*, out: Path = Path("runs/demo")) -> None:
         train_run(chosen, folder)
         evaluate_run(folder)
         folders.append(folder)
-    _report([read_run(folder) for folder in folders], out / "report.html")
+    _report(folders, out / "report.html")
 
 
 @app.command
@@ -143,11 +140,10 @@ def report(*runs: Path, out: Path | None = None) -> None:
         The page; report.html in the first run's folder if not given.
     """
     from operformer.errors import UsageError
-    from operformer.run import read_run
 
     if not runs:
         raise UsageError("name at least one run: operformer report RUN [RUN ...]")
-    _report([read_run(run) for run in runs], out or runs[0] / "report.html")
+    _report(runs, out or runs[0] / "report.html")
 
 
 app.command(generate)
@@ -179,11 +175,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-def _report(runs: list[Run], path: Path) -> None:
+def _report(folders: Sequence[Path], path: Path) -> None:
+    from operformer.report.explorer import exhibits_of
     from operformer.report.page import summary, write_page
     from operformer.report.tables import error_table
+    from operformer.run import read_run
 
-    write_page(runs, path)
+    runs = [read_run(folder) for folder in folders]
+    write_page(runs, path, exhibits_of(runs, folders))
     show(error_table(runs))
     for sentence in summary(runs):
         console.print(sentence)

@@ -278,11 +278,15 @@ def read_experiment(folder: Path) -> Experiment:
         raise DataError(f"{folder / 'experiment.json'}: {error}") from None
 
 
-def is_evaluated(experiment: Experiment, folder: Path) -> bool:
-    """Whether the folder holds this experiment, trained to its end and evaluated; another one is an error."""
+def is_trained(experiment: Experiment, folder: Path) -> bool:
+    """Whether the folder holds this experiment, trained to its end; another one is an error."""
     _refuse_another(experiment, folder)
-    trained = last_epoch(folder / "checkpoints") >= experiment.training.epochs
-    return trained and (folder / "evaluation.json").is_file()
+    return last_epoch(folder / "checkpoints") >= experiment.training.epochs
+
+
+def is_evaluated(experiment: Experiment, folder: Path) -> bool:
+    """The same, and evaluated."""
+    return is_trained(experiment, folder) and (folder / "evaluation.json").is_file()
 
 
 def _refuse_another(experiment: Experiment, folder: Path) -> None:

@@ -14,7 +14,7 @@ ROOT = Path(operformer.__file__).parent
 LAYERS = [
     {"errors"},
     {"files", "settings"},
-    {"domain"},
+    {"domain", "kernels"},
     {"operators", "problems"},
     {"data"},
     {"operformer"},

@@ -1,12 +1,10 @@
-"""The encoder E_L and the operator G = T_out o E_L o T_in (Section 4.1, equations recurrence_enc_def to NN).
+"""The layers of the encoder E_L, T_in and T_out (Section 4.1, equations recurrence_enc_def to NN).
 
 Inside an operator the channels come last: a latent function v is (batch, points, channels).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -14,8 +12,6 @@ from torch import Tensor, nn
 
 from operformer.domain.products import are_rounded
 
-HAS_TRITON = find_spec("triton") is not None
-FUSED_WIDTHS = (32, 64, 128)
 FEW = 8  # channels
 
 
@@ -41,60 +37,6 @@ class EncoderLayer(nn.Module):
         """The next v. ``measure`` is what the attention knows of the grid, ``source`` what it attends to (None: v)."""
         v = self.norm_1(self.skip_1(v) + self.attention(v, measure, source))
         return self.norm_2(self.skip_2(v) + self.feed_forward(v))
-
-
-def encode(layers: nn.ModuleList, v: Tensor, measure: Any) -> Tensor:
-    """E_L: the layers one after the other, on a GPU by fused kernels where these apply (fused_layers.py)."""
-    if can_fuse(layers, v):
-        from operformer.operators import fused_layers
-
-        if fused_layers.takes(layers[0].attention, measure):
-            return fused_layers.encode(list(layers), v, measure)  # type: ignore[arg-type]
-    for layer in layers:
-        v = layer(v, measure)
-    return v
-
-
-def can_fuse(layers: nn.ModuleList, v: Tensor) -> bool:
-    """Whether averages in float16 and products in TF32 are allowed, and kernels for the layers' width are there."""
-    layer = layers[0]
-    return (
-        are_rounded(v)
-        and getattr(layer.attention, "average_dtype", None) == torch.float16
-        and isinstance(layer.norm_1, nn.LayerNorm)
-        and isinstance(layer.skip_1, nn.Identity)
-        and v.shape[-1] in FUSED_WIDTHS
-        and HAS_TRITON
-    )
-
-
-class Composition(nn.Module):
-    """G = T_out o E_L o T_in (equation transformer_operator_compact).
-
-    ``lift`` maps (u, x) to v, ``head`` maps (v, x) to z, both at each point by itself.
-    """
-
-    def __init__(self, lift: nn.Module, layers: Sequence[EncoderLayer], head: nn.Module) -> None:
-        super().__init__()
-        self.lift = lift
-        self.layers = nn.ModuleList(layers)
-        self.head = head
-
-    def forward(self, u: Tensor, x: Tensor, measure: Any, query: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """z on the points x of u (batch, n, in_channels), or on those of ``query`` = (the input there, its points).
-
-        Self-attention is cross-attention of a function with itself, so the layers that act on the points of u also act
-        on any other points, which attend to those of u (Definition 8): the same function, read elsewhere.
-        """
-        v = self.lift(u, x)
-        if query is None:
-            return self.head(encode(self.layers, v, measure), x)
-        elsewhere = self.lift(*query)
-        for depth, layer in enumerate(self.layers):
-            elsewhere = layer(elsewhere, measure, v)
-            if depth + 1 < len(self.layers):
-                v = layer(v, measure)
-        return self.head(elsewhere, query[1])
 
 
 class PointwiseLift(nn.Module):

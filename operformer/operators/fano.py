@@ -11,7 +11,8 @@ from operformer.domain import Grid
 from operformer.domain.patches import make_patches
 from operformer.domain.transform import make_transform
 from operformer.operators.attention import check_heads
-from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift, encode
+from operformer.operators.composition import encode
+from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift
 from operformer.operators.integral import BasisName, make_spectrum
 from operformer.operators.operator import Operator, constructor_settings
 from operformer.operators.patched import LastLayers, SmoothingName, check_patches, refuse_query

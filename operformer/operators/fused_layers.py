@@ -1,7 +1,7 @@
 """Encoder layers on a GPU in few kernels, averages in half precision: the functions of encoder.py, made for speed.
 
 Layers hand each other v in float32, for what is added up point by point, and in half precision, for what is averaged.
-Needs Triton; `encode` of encoder.py chooses.
+Needs Triton; `encode` of composition.py chooses.
 """
 
 from __future__ import annotations

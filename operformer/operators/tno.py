@@ -11,8 +11,8 @@ from operformer.domain import Grid
 from operformer.domain.interpolation import interpolate
 from operformer.errors import UsageError
 from operformer.operators.attention import MultiHeadAttention, SelfAttention, Sources, check_heads, log_density
+from operformer.operators.composition import Composition
 from operformer.operators.encoder import (
-    Composition,
     EncoderLayer,
     InitialLift,
     PointwiseHead,

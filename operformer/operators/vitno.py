@@ -14,7 +14,8 @@ from operformer.domain.patches import TensorPatches, make_patches
 from operformer.domain.transform import TensorTransform, Transform, make_transform
 from operformer.errors import UsageError
 from operformer.operators.attention import check_heads
-from operformer.operators.encoder import EncoderLayer, PointwiseHead, can_fuse, encode
+from operformer.operators.composition import can_fuse, encode
+from operformer.operators.encoder import EncoderLayer, PointwiseHead
 from operformer.operators.integral import BasisName, FourierIntegralOperator, make_spectrum
 from operformer.operators.operator import Operator, constructor_settings
 from operformer.operators.patched import LastLayers, SmoothingName, check_patches, refuse_query

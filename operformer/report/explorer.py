@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 
 from operformer.errors import DataError
-from operformer.learning.gallery import Shown
+from operformer.learning.gallery import Shown, read_gallery
 from operformer.report.encoding import Array, encode_axis, encode_errors, encode_values
 from operformer.report.figures import ERRORS, INPUT, PREDICTION, TRUTH
-from operformer.report.tables import grid_name, percent
+from operformer.report.tables import grid_name, percent, run_names
+from operformer.run import Run
 
 MOST = 96  # points along an axis of a picture on the page
 INK = {"input": INPUT, "truth": TRUTH, "prediction": PREDICTION, "error": ERRORS[0]}
@@ -36,6 +38,19 @@ class Exhibit:
     def __post_init__(self) -> None:
         for label, shown in self.views.items():
             _check(self, label, shown)
+
+
+def exhibits_of(runs: Sequence[Run], folders: Sequence[Path]) -> list[Exhibit]:
+    """What the evaluations of runs left in their folders; nothing of those that were evaluated without a gallery."""
+    found = []
+    for run, folder, name in zip(runs, folders, run_names(runs), strict=True):
+        if (folder / "gallery.npz").is_file():
+            problem = run.experiment.problem
+            points = {evaluation.label: evaluation.points for evaluation in run.evaluations}
+            names = (problem.input_names, problem.output_names)
+            found.append(Exhibit(run.experiment.name, name, *names, read_gallery(folder / "gallery.npz"), points))
+    # Runs of one page are of one problem, whatever their experiments are called.
+    return [replace(exhibit, problem=found[0].problem) for exhibit in found]
 
 
 def explorer_data(exhibits: Sequence[Exhibit]) -> dict[str, Any]:

@@ -51,7 +51,10 @@ def _lead(results: Results) -> str:
     machine = f"{made['device']}, Python {made['python']}, torch {made['torch']}, operformer {made['operformer']}"
     commit = f", commit {made['commit']}" if made.get("commit") else ""
     seconds = sum(record.seconds for record in results.runs.values())
-    facts = f"{len(results.runs)} runs, {seconds / 60:.0f} minutes of training in all, on {machine}{commit}."
+    facts = f"{len(results.runs)} runs, {seconds / 60:.0f} minutes of training in all; gathered on {machine}{commit}."
+    mixed = [n for n in ("torch", "device", "commit") if len({str(r.made.get(n)) for r in results.runs.values()}) > 1]
+    if mixed:
+        facts += f" The runs differ in {' and '.join(mixed)}; results.json has those of each."
     banner = f"{note_of(results)[:1].upper()}{note_of(results)[1:]}.\n\n" if note_of(results) else ""
     return f"{banner}The tables and figures of Section 6 and Appendix C of {PAPER}.\n\n{facts}"
 

@@ -66,6 +66,7 @@ class Record:
     measured: tuple[Measured, ...]
     looks: Mapping[str, tuple[Look, Look]] = field(default_factory=dict)  # median and worst sample, by grid
     rollout: Rollout | None = None
+    made: Mapping[str, Any] = field(default_factory=dict)  # versions and device when it was trained
 
     @property
     def operator(self) -> str:
@@ -106,7 +107,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Results:
-    """A reproduction: which studies at which scale, where it was made, costs, runs; settings of runs that failed."""
+    """A reproduction: studies, scale, where it was gathered and costs counted, runs; settings of runs that failed."""
 
     studies: tuple[str, ...]
     scale: str
@@ -145,7 +146,7 @@ def problem_name(settings: Mapping[str, Any]) -> str:
     return _PROBLEMS.get(problem["name"], problem["name"])
 
 
-def record_of(run: Run, has_looks: bool) -> Record:
+def record_of(run: Run, made: Mapping[str, Any], has_looks: bool) -> Record:
     """What is kept of a run; pictures on the training grid and on irregular ones, if any figure shows them."""
     experiment = run.experiment
     with torch.device("meta"):
@@ -159,6 +160,7 @@ def record_of(run: Run, has_looks: bool) -> Record:
         measured=tuple(_measured(e) for e in run.evaluations),
         looks={e.label: (e.median_sample, e.worst_sample) for e in shown},
         rollout=run.rollout,
+        made=made,
     )
 
 

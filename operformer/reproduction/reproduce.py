@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import platform
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
-import torch
-
-from operformer import __version__
 from operformer.errors import OperformerError
 from operformer.experiments import Experiment
 from operformer.learning.gallery import read_gallery
 from operformer.reproduction.costs import costs
+from operformer.reproduction.provenance import provenance, read_provenance
 from operformer.reproduction.record import Results, read_results, record_of, write_results
 from operformer.reproduction.runs import Failure, carry_out
 from operformer.reproduction.study import Study
@@ -40,14 +34,14 @@ def reproduce(
     for name in wanted.keys() - {failure.name for failure in failures}:
         place, is_main = folder / "runs" / name, "-width-" not in name
         try:
-            runs[name] = record_of(read_run(place), has_looks=is_main)
+            runs[name] = record_of(read_run(place), read_provenance(place), has_looks=is_main)
             views[name] = views_of(read_gallery(place / "gallery.npz")) if is_main else {}
         except OperformerError as error:  # a file that was damaged since
             failures.append(Failure(name, str(error), error.exit_code))
     results = Results(
         studies=tuple(study.name for study in studies),
         scale=scale,
-        made=_made(),
+        made=provenance(),
         costs=costs(),
         runs={name: runs[name] for name in wanted if name in runs},
         absent={name: wanted[name].to_mapping() for name in wanted if name not in runs},
@@ -56,32 +50,3 @@ def reproduce(
     )
     write_results(results, folder / RESULTS)
     return read_results(folder / RESULTS)
-
-
-def _made() -> dict[str, Any]:
-    """Where the results come from."""
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU ({platform.machine()})"
-    packages = {name: _version(name) for name in ("torch", "numpy", "lightning-fabric", "matplotlib", "neuraloperator")}
-    return {
-        "operformer": __version__,
-        "commit": _commit(),
-        "python": platform.python_version(),
-        "device": device,
-    } | packages
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _commit() -> str | None:
-    """The commit of the checkout that this package lies in, with a mark if files differ from it."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None if done.returncode == 0 else None

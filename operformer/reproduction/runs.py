@@ -17,7 +17,8 @@ from operformer.errors import OperformerError, ResourceError, TerminatedError, U
 from operformer.experiments import Experiment, parse
 from operformer.operators.counting import count_operations
 from operformer.problems.draws import Draws
-from operformer.run import evaluate_run, is_evaluated, train_run
+from operformer.reproduction.provenance import write_provenance
+from operformer.run import evaluate_run, is_evaluated, is_trained, train_run
 
 OVERHEAD = 2e9  # operations that an update costs besides its products, about: small operators wait for Python
 
@@ -88,7 +89,9 @@ class _Task:
         try:
             experiment = parse(self.settings)
             with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-                train_run(experiment, self.folder, _draws)
+                if not is_trained(experiment, self.folder):
+                    train_run(experiment, self.folder, _draws)
+                    write_provenance(self.folder)
                 evaluate_run(self.folder, _draws)
         except TerminatedError:
             os._exit(143)  # the pool would give its process another task

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from operformer import FANO, TNO, Grid, ViTNO, set_precision
-from operformer.operators import encoder
+from operformer.operators import composition
 
 SIZE = {"hidden_channels": 32, "n_layers": 2, "n_heads": 4}
 CELLS, NODES = "cells", "nodes"
@@ -35,7 +35,7 @@ def test_same_function_and_gradients(device, monkeypatch, name):
     operator.float()
     set_precision(operator, torch.float16)
     if device == "cpu":
-        monkeypatch.setattr(encoder, "can_fuse", lambda layers, v: True)
+        monkeypatch.setattr(composition, "can_fuse", lambda layers, v: True)
     else:
         monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
     found = operator(u, grid)

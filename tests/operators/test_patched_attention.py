@@ -128,7 +128,10 @@ def test_multi_head_attention_with_pointwise_maps(n_heads, n_sources):
     torch.manual_seed(1)
     attention = PatchedAttention(6, n_heads).double()
     v, source = 3 * noise(2, 5, 7, 6), None if n_sources is None else 3 * noise(2, n_sources, 7, 6, seed=1)
-    z, state = attention(v, CommonPoints(VOLUMES), source), as_arrays(attention)
+    z, state = (
+        attention(v, CommonPoints(VOLUMES, float(VOLUMES.sum()), has_equal_weights=False), source),
+        as_arrays(attention),
+    )
     for b in range(2):
         own, other = v[b].numpy(), (v if source is None else source)[b].numpy()
         query, key, value = linear(own, state, "query"), linear(other, state, "key"), linear(other, state, "value")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
+import torch
 from strict_latex import read_table
 from tiny import EXPERIMENTS_OF_TINY, NAMES, TINY, line, plane
 
@@ -69,8 +70,8 @@ def test_the_results_hold_what_the_runs_hold(made):
         } == {e.label: (e.errors, e.h1_errors, e.spectrum, e.jumps) for e in run.evaluations}
         assert record.seconds == pytest.approx(run.seconds, abs=1e-3)
         assert record.settings["training"]["batch_size"] == EXPERIMENTS_OF_TINY[name].training.batch_size
+        assert record.made["torch"] == results.made["torch"] == torch.__version__
     assert results.runs[NAMES[1]].trained.jumps is not None
-    assert results.made["torch"]
     assert results.costs["TNO"].parameters == 598145
 
 
@@ -179,6 +180,20 @@ def test_every_study_can_be_drawn_without_a_single_run(made, tmp_path):
     for study in STUDIES.values():
         for table in study.tables:
             read_table((tmp_path / "tables" / f"{table.name}.tex").read_text())
+
+
+def test_runs_keep_the_versions_that_they_were_trained_with(made, tmp_path):
+    folder, results, _ = made
+    place = folder / "runs" / NAMES[0] / "made.json"
+    before = place.read_text()
+    place.write_text(json.dumps(json.loads(before) | {"torch": "1.2.3"}))  # as if trained long ago
+    again = reproduce([TINY], EXPERIMENTS_OF_TINY, "smoke", folder, 1, lambda line: None)
+    place.write_text(before)
+    assert again.runs[NAMES[0]].made["torch"] == "1.2.3"
+    assert again.runs[NAMES[1]].made["torch"] == torch.__version__
+    for given, is_said in ((again, True), (results, False)):
+        draw(given, [TINY], tmp_path)
+        assert ("The runs differ in torch" in (tmp_path / "index.html").read_text()) == is_said
 
 
 def test_results_are_json_of_plain_numbers(made):
