@@ -144,8 +144,8 @@ def _processors(torch: Any) -> Iterator[Finding]:
 
 
 def _kernels(torch: Any) -> Iterator[Finding]:
-    """What attention is computed by, and whether layers can be fused (`encode` of operators/encoder.py)."""
-    from operformer.operators.encoder import FUSED_WIDTHS, HAS_TRITON
+    """What attention is computed by, and whether layers can be fused (`can_fuse` of operators/composition.py)."""
+    from operformer.operators.composition import FUSED_WIDTHS, HAS_TRITON
 
     on_gpu = torch.cuda.is_available()
     yield Finding(

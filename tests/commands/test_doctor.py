@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from operformer.commands import doctor
-from operformer.operators import encoder
+from operformer.operators import composition
 
 REQUIRED = [
     "torch>=2.10",
@@ -137,7 +137,7 @@ def test_a_torch_that_cannot_be_imported(call, monkeypatch):
 
 def test_a_gpu_with_everything(monkeypatch):
     gpus(monkeypatch, H200, V100)
-    monkeypatch.setattr(encoder, "HAS_TRITON", True)
+    monkeypatch.setattr(composition, "HAS_TRITON", True)
     assert finding("GPU 0").found.startswith("NVIDIA H200, 139.0 GiB, CUDA ")
     assert finding("GPU 0").found.endswith("has TF32")
     assert finding("GPU 1").found.endswith("has no TF32")
@@ -155,7 +155,7 @@ def test_a_gpu_with_everything(monkeypatch):
 def test_what_fused_layers_lack(monkeypatch, gpu, has_triton, part, remedy):
     if gpu:
         gpus(monkeypatch, gpu)
-    monkeypatch.setattr(encoder, "HAS_TRITON", has_triton)
+    monkeypatch.setattr(composition, "HAS_TRITON", has_triton)
     found = finding("fused layers")
     assert found.state == "absent"
     assert part in found.found
