@@ -72,13 +72,13 @@ def test_a_conformal_quantile_is_the_score_of_its_rank():
 
 
 def test_a_band_by_hand():
-    # Half of the pairs give s: errors 3 and 4, root mean square sqrt(12.5) times (1, 2, 2, 1) at the points.
+    # Half of the pairs give s: errors 30 and 40, root mean square sqrt(1250) times (1, 2, 2, 1) at the points.
     form = torch.tensor([1.0, 2.0, 2.0, 1.0], dtype=torch.float64)
-    sizes = torch.tensor([3.0, 4.0, -1.0, 2.0, 7.0], dtype=torch.float64)
+    sizes = torch.tensor([30.0, 40.0, -1.0, 2.0, 7.0], dtype=torch.float64)
     found = calibrate(nothing, pairs(sizes.reshape(-1, 1, 1) * form, LINE), alpha=0.25, delta=0.0)
     assert found.count == 3
-    torch.testing.assert_close(found.spread, sqrt(12.5) * form.unsqueeze(0), rtol=1e-12, atol=0)
-    assert found.factor == pytest.approx(7 / sqrt(12.5), rel=1e-12)  # rank ceil(4 * 0.75) = 3 of 1, 2, 7
+    torch.testing.assert_close(found.spread, sqrt(1250) * form.unsqueeze(0), rtol=1e-12, atol=0)
+    assert found.factor == pytest.approx(7 / sqrt(1250), rel=1e-12)  # rank ceil(4 * 0.75) = 3 of 1, 2, 7
     torch.testing.assert_close(found.half_width(LINE), 7 * form.unsqueeze(0), rtol=1e-12, atol=0)
     assert found.relative_error == pytest.approx(1.0, rel=1e-12)  # G(u) = 0 is off by all of z
     lower, upper = found.band(10 + torch.zeros(2, 1, 4), LINE)
