@@ -1,4 +1,4 @@
-"""The command line: demo, generate, import, inspect, experiments, train, status, evaluate, certify, report,
+"""The command line: demo, generate, import, inspect, experiments, train, status, evaluate, predict, certify, report,
 reproduce.
 
 Exit codes: 0 done, 1 a certificate that is not passed, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers
@@ -22,6 +22,7 @@ from operformer.commands.certificate import certify
 from operformer.commands.console import console, show
 from operformer.commands.data import generate, import_, inspect
 from operformer.commands.experiments import experiments
+from operformer.commands.predict import predict
 from operformer.commands.reproduce import reproduce
 from operformer.errors import OperformerError, TerminatedError
 
@@ -151,6 +152,7 @@ def report(*runs: Path, out: Path | None = None) -> None:
 app.command(generate)
 app.command(import_, name="import")
 app.command(inspect)
+app.command(predict)
 app.command(certify)
 app.command(experiments)
 app.command(reproduce)

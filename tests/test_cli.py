@@ -144,7 +144,7 @@ def misspellings(word):
 
 COMMANDS = {
     "demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "certify": ["x"], "report": ["x"],
-    "inspect": ["x"], "experiments": [], "reproduce": ["all"],
+    "inspect": ["x"], "predict": ["x", "y", "--out", "z.npz"], "experiments": [], "reproduce": ["all"],
     "generate": ["darcy-li", "--samples", "1", "--resolution", "8", "--out", "x"], "import": ["x", "--out", "x"],
 }  # fmt: skip
 KNOWN = {
@@ -154,6 +154,7 @@ KNOWN = {
     "generate": ("samples", "resolution", "out", "seed", "first", "workers", "device", "dtype", "per-shard", "part",
                  "parts"),
     "import": ("u", "z", "layout", "grid", "bounds", "steps", "lead", "out"),
+    "predict": ("out", "resolution", "grid", "bounds", "u", "layout", "weights", "device", "force"),
 }  # fmt: skip
 OPTIONS = [(command, option) for command, options in KNOWN.items() for option in options]
 

@@ -17,6 +17,7 @@ LAYERS = [
     {"domain"},
     {"operators", "problems"},
     {"data"},
+    {"prediction"},
     {"operformer"},
     {"learning"},
     {"experiments"},

@@ -10,7 +10,6 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from operformer.domain import Grid
 from operformer.errors import DivergedError
 from operformer.learning.error_spectra import ErrorSpectrum, SpectrumMean
 from operformer.learning.face_jumps import FaceJumps, JumpMean
@@ -18,10 +17,10 @@ from operformer.learning.loss import LOSSES, LossName, relative_h1, relative_l2
 from operformer.learning.pictures import cut
 from operformer.learning.samples import check_samples
 from operformer.operators import Operator
+from operformer.prediction import together
 from operformer.problems import Pairs, Samples
 
 SHOWN = 64  # points along an axis of a picture
-POINTS = 2**17  # of the samples that an operator is given at once: 0.5 GiB at width 128, and faster than more on a CPU
 
 
 @dataclass(frozen=True)
@@ -179,11 +178,6 @@ def partition(operator: Operator) -> tuple[int, ...] | None:
 def summarise(errors: Sequence[float]) -> Summary:
     """Median, mean and worst of some errors."""
     return Summary(median(errors), sum(errors) / len(errors), max(errors))
-
-
-def together(grid: Grid) -> int:
-    """How many samples on a grid an operator is given at once."""
-    return max(1, POINTS // prod(grid.shape))
 
 
 def _finite(errors: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from operformer.domain import Grid
+from operformer.domain.box import Bounds
 from operformer.domain.ragged import is_point
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
@@ -27,7 +28,7 @@ class Operator(nn.Module, ABC):
     constructor's arguments, from which `operformer.load` builds it again.
     """
 
-    takes_ragged: ClassVar[bool] = False  # batches of functions that are known on different points
+    is_pointwise: ClassVar[bool] = False  # between attentions: takes a query, and functions on points of their own
 
     input_mean: Tensor
     input_scale: Tensor
@@ -73,6 +74,12 @@ class Operator(nn.Module, ABC):
         z = z * _channelwise(self.output_scale, n_axes) + _channelwise(self.output_mean, n_axes)
         return z if grid.counts is None or query is not None else z.where(is_point(grid).to(z.device), 0.0)
 
+    @property
+    def bounds(self) -> Bounds:
+        """The box that the operator was trained on, the unit cube if it was not."""
+        lower, extent = self.domain_lower.tolist(), self.domain_extent.tolist()
+        return tuple((a, a + length) for a, length in zip(lower, extent, strict=True))
+
     def position(self, grid: Grid) -> Tensor:
         """The coordinates of the points, the domain the operator was trained on mapped to [0, 1]^d.
 
@@ -102,7 +109,7 @@ class Operator(nn.Module, ABC):
             raise UsageError(f"grid must be a Grid: got {kind}; try Grid.scattered(points) or Grid.uniform(shape)")
         if grid is not None and grid.dim != self.dim:
             raise UsageError(f"the grid must have dimension {self.dim}, the operator's dim: got {grid}")
-        if grid is not None and grid.counts is not None and not self.takes_ragged:
+        if grid is not None and grid.counts is not None and not self.is_pointwise:
             remedy = "give each sample alone, on grid.of_sample(k), or use a TNO"
             raise UsageError(f"{self.kind} takes samples of one grid: got {grid}; {remedy}")
         n_axes = self.dim if grid is None else grid.n_axes
@@ -115,8 +122,7 @@ class Operator(nn.Module, ABC):
                 f'u.to("{self.input_mean.device}", {self.input_mean.dtype})'
             )
         if grid is None:
-            lower, extent = self.domain_lower.tolist(), self.domain_extent.tolist()
-            return Grid.uniform(tuple(u.shape[2:]), [(a, a + length) for a, length in zip(lower, extent, strict=True)])
+            return Grid.uniform(tuple(u.shape[2:]), self.bounds)
         if tuple(u.shape[2:]) != grid.shape:
             axes = ", ".join(str(n) for n in grid.shape)
             raise UsageError(f"u must be (batch, {self.in_channels}, {axes}) on this grid: got {tuple(u.shape)}")

@@ -33,7 +33,7 @@ class TNO(Operator):
     which are the paper's; ``sources=1024`` in two dimensions.
     """
 
-    takes_ragged = True
+    is_pointwise = True
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class UniversalTNO(Operator):
     This is the architecture of Theorems ua1 and ua2. With Q = K = 0 and V = I its attention is the mean over D.
     """
 
-    takes_ragged = True
+    is_pointwise = True
 
     def __init__(
         self, dim: int, in_channels: int, out_channels: int, hidden_channels: int = 128, n_layers: int = 1

@@ -18,7 +18,7 @@ class Transformer(Operator):
     left out. Where points crowd, it attends more.
     """
 
-    takes_ragged = True
+    is_pointwise = True
 
     def __init__(
         self,

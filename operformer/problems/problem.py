@@ -48,7 +48,8 @@ class Pairs(Protocol):
 class Samples:
     """Pairs of functions on one grid: u (count, in_channels, *shape) and z (count, out_channels, *shape).
 
-    On a ragged grid each pair has points of its own. ``checks`` is what a solver says of each pair (count,), such as its residual.
+    On a ragged grid each pair has points of its own. ``checks`` is what a solver says of each pair (count,), such as
+    its residual.
     """
 
     u: Tensor

@@ -1,0 +1,113 @@
+"""The command about functions of one's own: predict."""
+
+from __future__ import annotations
+
+from os.path import lexists
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from operformer.commands.certificate import Sizes
+from operformer.commands.console import console
+from operformer.commands.data import Names, Numbers, box_of, refuse_unfinished
+from operformer.errors import ResourceError, UsageError
+
+if TYPE_CHECKING:
+    from operformer.domain import Grid
+
+
+def predict(
+    run: Path,
+    inputs: Path,
+    *,
+    out: Path,
+    resolution: Sizes = (),
+    grid: Literal["nodes", "cells", "periodic"] | None = None,
+    bounds: Numbers = (),
+    u: Names = (),
+    layout: str | None = None,
+    weights: Literal["voronoi", "equal"] | None = None,
+    device: Literal["cpu", "cuda"] = "cpu",
+    force: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Apply a trained operator to functions of your own; the output's file holds z, u and their grid.
+
+    Parameters
+    ----------
+    run
+        The folder of a run, or of a saved operator.
+    inputs
+        A file with the inputs: .npz, .npy, HDF5, MATLAB or torch.save's .pt, as for import, but it needs no outputs;
+        or the folder of a set.
+    out
+        The file to write, .npz or .h5.
+    resolution
+        Points along each axis (one number for all, or one each) of a uniform grid of the same domain to predict on,
+        in place of the input's. A TNO attends to the input where it is known and is read at these points; for every
+        other operator the input is interpolated to them first.
+    grid
+        Where the values are known, if the file has no coordinates; the kind that the run was trained on if not given.
+    bounds
+        Lower and upper end of each axis; the domain that the operator was trained on if the file has no coordinates.
+    u
+        The names of the input's arrays; more than one become channels.
+    layout
+        What the axes are, such as "b x y c", where their number and the operator's channels do not tell.
+    weights
+        Of scattered points whose file has no array weights: the volumes of their Voronoi cells, or all equal. If not
+        given, what the run was trained with, else Voronoi.
+    device
+        Where to compute.
+    force
+        Replace the output's file if it is there.
+    """
+    import torch
+
+    from operformer import prediction
+    from operformer.data.manifest import MANIFEST
+    from operformer.data.store import open_pairs
+    from operformer.data.writing import check_name, write
+    from operformer.operators import load
+
+    check_name(out)
+    if lexists(out) and not force:
+        raise UsageError(f"{out} is there already; give another --out, or --force to replace it")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ResourceError('the device is "cuda", but no CUDA device was found; leave it out for the CPU')
+    is_run = (run / "operator").is_dir()
+    operator = load(run / "operator" if is_run else run).to(device)
+    if (inputs / MANIFEST).is_file():
+        pairs = open_pairs(inputs)
+        values, where = torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid
+    else:
+        refuse_unfinished(inputs)
+        trained = _trained_on(run) if is_run else None
+        as_trained = "equal" if trained and trained.kind == "scattered" and trained.has_equal_weights else "voronoi"
+        values, where = prediction.read_inputs(
+            inputs,
+            operator,
+            list(u) or None,
+            layout=layout,
+            grid=grid,
+            bounds=box_of(bounds),
+            kind=trained.kind if trained and trained.kind in ("cells", "periodic") else None,  # type: ignore[arg-type]
+            weights=weights or as_trained,
+        )
+    found = prediction.predict(operator, values, where, resolution=resolution or None)
+    write(found, out)
+    there = f", predicted on {found.grid}" if resolution else ""
+    console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
+    console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
+
+
+def _trained_on(run: Path) -> Grid | None:
+    """The grid that a run was trained on; None if that is no longer known, such as that of a set that was moved."""
+    from operformer.errors import OperformerError
+    from operformer.run import read_experiment
+
+    try:
+        experiment = read_experiment(run)
+        return experiment.problem.grid(experiment.data.resolution)
+    except OperformerError:
+        return None
