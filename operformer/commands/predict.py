@@ -14,7 +14,8 @@ from operformer.commands.data import Names, Numbers, box_of, refuse_unfinished
 from operformer.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
-    from operformer.domain import Grid
+    from operformer.data.reading.contents import UniformKind
+    from operformer.prediction import WeightsName
 
 
 def predict(
@@ -82,8 +83,7 @@ def predict(
         values, where = torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid
     else:
         refuse_unfinished(inputs)
-        trained = _trained_on(run) if is_run else None
-        as_trained = "equal" if trained and trained.kind == "scattered" and trained.has_equal_weights else "voronoi"
+        kind, trained_weights = _trained_with(run) if is_run else (None, None)
         values, where = prediction.read_inputs(
             inputs,
             operator,
@@ -91,8 +91,8 @@ def predict(
             layout=layout,
             grid=grid,
             bounds=box_of(bounds),
-            kind=trained.kind if trained and trained.kind in ("cells", "periodic") else None,  # type: ignore[arg-type]
-            weights=weights or as_trained,
+            kind=kind,
+            weights=weights or trained_weights or "voronoi",
         )
     found = prediction.predict(operator, values, where, resolution=resolution or None)
     write(found, out)
@@ -101,13 +101,19 @@ def predict(
     console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
 
 
-def _trained_on(run: Path) -> Grid | None:
-    """The grid that a run was trained on; None if that is no longer known, such as that of a set that was moved."""
+def _trained_with(run: Path) -> tuple[UniformKind | None, WeightsName | None]:
+    """The kind of uniform grid, or the weights of scattered points, that a run was trained with.
+
+    None is what is no longer known, such as that of a set that was moved.
+    """
     from operformer.errors import OperformerError
     from operformer.run import read_experiment
 
     try:
         experiment = read_experiment(run)
-        return experiment.problem.grid(experiment.data.resolution)
+        grid = experiment.problem.grid(experiment.data.resolution)
     except OperformerError:
-        return None
+        return None, None
+    if grid.kind == "scattered":
+        return None, "equal" if grid.has_equal_weights else "voronoi"
+    return (grid.kind if grid.kind in ("nodes", "cells", "periodic") else None), None

@@ -34,7 +34,8 @@ def restrict(u: Tensor, grid: Grid, coarse: Grid) -> Tensor:
     for k, nested in nested_grids(grid, tuple(range(1, max(grid.shape)))).items():
         if nested.shape == coarse.shape and nested.kind == coarse.kind and nested.bounds == coarse.bounds:
             first = k // 2 if grid.kind == "cells" else 0
-            return u[(..., *[slice(first, None, k)] * grid.dim)]
+            kept: Any = (..., *[slice(first, None, k)] * grid.dim)
+            return u[kept]
     raise UsageError(f"the points of {coarse} are not among those of {grid}")
 
 

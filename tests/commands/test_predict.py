@@ -109,7 +109,8 @@ def test_equal_weights_are_remembered(call, tmp_path):
     store(Samples(u, u**2, Grid.scattered(points)), "data", "mine", {"file": "mine"})
     (tmp_path / "own.toml").write_text(
         '[problem]\nname = "Imported"\nfolder = "data"\n[operator]\nname = "TNO"\nhidden_channels = 4\nn_layers = 1\n'
-        'n_heads = 2\n[data]\ntrain = 8\nvalidation = 2\ntest = 2\n[training]\nepochs = 1\nbatch_size = 4\ndevice = "cpu"\n'
+        "n_heads = 2\n[data]\ntrain = 8\nvalidation = 2\ntest = 2\n"
+        '[training]\nepochs = 1\nbatch_size = 4\ndevice = "cpu"\n'
     )
     assert call("train", "own.toml", "--out", "run")[0] == 0
     np.savez("new.npz", u=u, points=points)
