@@ -17,8 +17,9 @@ from operformer.errors import DataError, OperformerError, ResourceError
 UniformKind = Literal["nodes", "cells", "periodic"]
 KINDS: tuple[UniformKind, ...] = ("nodes", "cells", "periodic")
 PAIRS = (("u", "z"), ("x", "y"), ("input", "output"), ("inputs", "outputs"), ("a", "u"), ("coeff", "sol"))
-# Arrays of numbers that say where functions are known.
-NO_INPUTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz", "weights", "z", "y", "output", "outputs")
+POINTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz")
+# What an array of inputs is not called: scattered points, their weights, outputs.
+NO_INPUTS = (*POINTS, "weights", *(output for _, output in PAIRS if output != "u"))
 # The most that deflate can pack into one byte; what claims to be larger than that is no data.
 LARGEST_RATIO = 1032
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from operformer.data.reading.contents import KINDS, Contents, UniformKind, shown
+from operformer.data.reading.contents import KINDS, POINTS, Contents, UniformKind, shown
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds, checked_bounds
 from operformer.errors import DataError, UsageError
@@ -25,7 +25,6 @@ NAMES = (
     "{}_grid",
     "{}",
 )
-POINTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz")
 
 
 def find_axes(contents: Contents, taken: set[str]) -> dict[str, np.ndarray]:
