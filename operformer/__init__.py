@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from operformer.data.reading import read
     from operformer.data.store import open_pairs
-    from operformer.domain import Grid, voronoi_weights
+    from operformer.data.writing import write
+    from operformer.domain import Grid, pad, unpad, voronoi_weights
     from operformer.operators import (
         FANO,
         TNO,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         load,
         set_precision,
     )
+    from operformer.prediction import predict, read_inputs
 
 __version__ = "0.1.0"
 
@@ -35,12 +37,24 @@ __all__ = [
     "attention",
     "load",
     "open_pairs",
+    "pad",
+    "predict",
     "read",
+    "read_inputs",
     "set_precision",
+    "unpad",
     "voronoi_weights",
+    "write",
 ]
 
-_HOMES = ("domain", "operators", "data.store", "data.reading")  # where the names above are defined
+_HOMES = (
+    "domain",
+    "operators",
+    "data.store",
+    "data.reading",
+    "data.writing",
+    "prediction",
+)  # where the names above are defined
 _PACKAGES = ("data", "domain", "errors", "operators", "problems")  # operformer.domain.Grid needs no import of its own
 
 

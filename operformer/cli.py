@@ -1,5 +1,5 @@
-"""The command line: demo, generate, import, inspect, experiments, train, status, evaluate, certify, calibrate, report,
-reproduce, doctor.
+"""The command line: demo, generate, import, inspect, experiments, train, status, evaluate, predict, certify, calibrate,
+report, reproduce, doctor.
 
 Exit codes: 0 done, 1 a certificate that is not passed, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers
 diverged, 5 resource, 130/143 signals.
@@ -24,6 +24,7 @@ from operformer.commands.console import console, show
 from operformer.commands.data import generate, import_, inspect
 from operformer.commands.doctor import doctor
 from operformer.commands.experiments import experiments
+from operformer.commands.predict import predict
 from operformer.commands.reproduce import reproduce
 from operformer.errors import OperformerError, TerminatedError
 
@@ -149,6 +150,7 @@ def report(*runs: Path, out: Path | None = None) -> None:
 app.command(generate)
 app.command(import_, name="import")
 app.command(inspect)
+app.command(predict)
 app.command(certify)
 app.command(calibrate)
 app.command(experiments)

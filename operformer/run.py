@@ -20,6 +20,7 @@ from operformer.data.imported import Imported
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid
 from operformer.domain.grading import graded_grid
+from operformer.domain.restriction import nested_grids, restrict
 from operformer.errors import DataError, DivergedError, UsageError
 from operformer.experiments import Experiment, parse
 from operformer.files import read_json, write_json
@@ -208,12 +209,21 @@ def _test_pairs(experiment: Experiment, grids: Sequence[Grid], device: torch.dev
     first = data.train + data.validation
     if isinstance(problem, Imported):
         chosen = _some(problem.pairs(), first, data.test, problem.folder)
-        return iter([chosen.read().to(device)])
+        whole = chosen.read().to(device)
+        return (_restricted(whole, grid.to(device)) for grid in grids)
     if isinstance(problem, Darcy):
         # The truth off uniform grids is read from a finer solution: it needs to be so much finer, and no more.
         n = data.resolution
         problem = replace(problem, fine=max(2 * n + 1, min(problem.fine, 4 * n + 1)))
     return draws.readings(problem, data.test, grids, data.seed, device, first)
+
+
+def _restricted(samples: Samples, grid: Grid) -> Samples:
+    """Pairs of an imported set on its own grid, or on one of those nested in it."""
+    if grid.shape == samples.grid.shape:
+        return samples
+    u, z = (restrict(values, samples.grid, grid) for values in (samples.u, samples.z))
+    return Samples(u, z, grid)
 
 
 @torch.no_grad()
@@ -244,9 +254,14 @@ def _roll_out(operator: Operator, experiment: Experiment, device: torch.device, 
 
 
 def evaluation_grids(problem: Problem, resolution: int) -> dict[str, Grid]:
-    """The grids of an evaluation by label: "0.5x" to "2x" are uniform, the others irregular."""
+    """The grids of an evaluation by label: "0.5x" to "2x" are uniform, the others irregular.
+
+    Of an imported set the truth is known on its own grid, and on coarser ones whose points are among its own.
+    """
     if isinstance(problem, Imported):
-        return {"1x": problem.grid(resolution)}
+        own = problem.grid(resolution)
+        nested = {f"{1 / k:.3g}x": grid for k, grid in nested_grids(own).items()}
+        return dict(reversed(nested.items())) | {"1x": own}
     grids = {f"{factor:g}x": problem.grid(max(1, round(factor * resolution))) for factor in FACTORS}
     if isinstance(problem, TimeProblem) and resolution % 4 == 0:
         grids["irregular"] = problem.irregular_grid(resolution)

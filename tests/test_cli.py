@@ -145,6 +145,7 @@ def misspellings(word):
 COMMANDS = {
     "demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "certify": ["x"], "report": ["x"],
     "calibrate": ["x"], "doctor": [], "inspect": ["x"], "experiments": [], "reproduce": ["all"],
+    "predict": ["x", "y", "--out", "z.npz"],
     "generate": ["darcy-li", "--samples", "1", "--resolution", "8", "--out", "x"], "import": ["x", "--out", "x"],
 }  # fmt: skip
 KNOWN = {
@@ -155,6 +156,7 @@ KNOWN = {
     "generate": ("samples", "resolution", "out", "seed", "first", "workers", "device", "dtype", "per-shard", "part",
                  "parts"),
     "import": ("u", "z", "layout", "grid", "bounds", "steps", "lead", "out"),
+    "predict": ("out", "resolution", "grid", "bounds", "u", "layout", "weights", "device", "force"),
 }  # fmt: skip
 OPTIONS = [(command, option) for command, options in KNOWN.items() for option in options]
 

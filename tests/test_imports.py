@@ -17,6 +17,7 @@ LAYERS = [
     {"domain", "kernels"},
     {"operators", "problems"},
     {"data"},
+    {"prediction"},
     {"operformer"},
     {"learning"},
     {"experiments"},

@@ -14,7 +14,7 @@ README = (ROOT / "README.md").read_text()
 
 def test_the_python_in_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    training, data = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    training, data, own = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     names: dict[str, object] = {}
     exec(training, names)
     assert names["z"].shape == (8, 1, 201)
@@ -23,11 +23,16 @@ def test_the_python_in_the_readme_runs(tmp_path, monkeypatch):
     exec(data, names)
     assert names["samples"].u.shape == (60, 1, 32, 32)
     assert (tmp_path / "runs/from-disk/operator/model.safetensors").is_file()
+    exec(own, names)
+    assert names["found"].z.shape == (60, 1, 64, 64)
+    assert (tmp_path / "predicted.npz").is_file()
 
 
 def test_the_commands_in_the_readme_exist():
     used = set(re.findall(r"^    operformer ([a-z]+)", README, flags=re.MULTILINE))
-    named = "generate import inspect experiments train status evaluate certify calibrate report reproduce doctor"
+    named = (
+        "generate import inspect experiments train status evaluate predict certify calibrate report reproduce doctor"
+    )
     assert used == set(named.split())
     assert used <= set(app)
 

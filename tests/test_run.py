@@ -409,11 +409,11 @@ def test_another_set_on_disk_is_refused(draw, problem, complaint, tmp_path):
         train_run(experiment, tmp_path / "run")
 
 
-def own(folder, *overrides):
+def own(folder, *overrides, shape=(8, 10), kind="cells"):
     """An experiment on arrays of one's own: 24 pairs on 8 x 10 cells."""
     numbers = torch.rand(24, 1, 1, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    grid = Grid.uniform((8, 10), bounds=[(0, 1), (0, 2)], kind="cells")
-    u = numbers + torch.sin(3 * numbers * grid.points[..., 0] + grid.points[..., 1]).reshape(24, 1, 8, 10)
+    grid = Grid.uniform(shape, bounds=[(0, 1), (0, 2)], kind=kind)
+    u = numbers + torch.sin(3 * numbers * grid.points[..., 0] + grid.points[..., 1]).reshape(24, 1, *shape)
     store(Samples(u, u.cumsum(-1), grid), folder, "mine", {"file": "mine"})
     imported = ["problem.name=Imported", f"problem.folder={folder}"]
     return find_experiment("controlled-ode", "smoke", [*DARCY, *SMALL, *imported, *overrides])
@@ -430,6 +430,20 @@ def test_an_imported_set_is_trained_evaluated_and_reported(tmp_path):
     assert evaluation.errors == pytest.approx(expected.flatten().tolist(), rel=1e-5)
     write_page([read_run(tmp_path / "run")], tmp_path / "report.html")
     assert b"problem.folder" in (tmp_path / "report.html").read_bytes()
+
+
+def test_an_imported_set_is_evaluated_on_coarser_grids_that_are_part_of_its_own(tmp_path):
+    train_run(own(tmp_path / "data", shape=(12, 16), kind="periodic"), tmp_path / "run")
+    coarse, whole = evaluate_run(tmp_path / "run")
+    assert [(e.label, e.points) for e in (coarse, whole)] == [("0.5x", 48), ("1x", 192)]
+    operator = operformer.load(tmp_path / "run" / "operator")
+    last = operformer.open_pairs(tmp_path / "data")[16:21].read()
+    grid = Grid.uniform((6, 8), bounds=[(0, 1), (0, 2)], kind="periodic")
+    z = last.z[..., ::2, ::2]
+    found = operator(last.u[..., ::2, ::2].float(), grid).double()
+    assert coarse.errors == pytest.approx((l2_norm(found - z, grid) / l2_norm(z, grid)).tolist(), rel=1e-5)
+    write_page([read_run(tmp_path / "run")], tmp_path / "report.html")
+    assert "0.5 × resolution" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

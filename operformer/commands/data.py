@@ -126,11 +126,9 @@ def import_(
     from operformer.data.importing import import_pairs
     from operformer.data.summary import summarise
 
-    if len(bounds) % 2:
-        raise UsageError(f"bounds are pairs of numbers, a lower and an upper end for each axis: got {len(bounds)}")
-    box = list(zip(bounds[::2], bounds[1::2], strict=True)) or None
     inputs, outputs = _arrays(u, z)
-    stored = import_pairs(path, out, inputs, outputs, layout=layout, steps=steps, lead=lead, grid=grid, bounds=box)
+    given = box_of(bounds)
+    stored = import_pairs(path, out, inputs, outputs, layout=layout, steps=steps, lead=lead, grid=grid, bounds=given)
     for line in summarise(stored).lines():
         console.print(line, soft_wrap=True)
     console.print(f"imported: {out}; next: operformer inspect {out}", soft_wrap=True)
@@ -174,13 +172,20 @@ def inspect(path: Path, *, u: Names = (), z: Names = (), layout: str | None = No
         if figure is None and os.access(path, os.W_OK):
             figure = path / "thumbnail.png"
     else:
-        _refuse_unfinished(path)
+        refuse_unfinished(path)
         pairs, names = read(path, *_arrays(u, z), layout=layout), ()
     for line in summarise(pairs).lines():
         console.print(line, soft_wrap=True)
     if figure is not None:
         write_thumbnails(next(iter(pairs.blocks(4))), figure, names)
         console.print(f"figure: {figure}", soft_wrap=True)
+
+
+def box_of(bounds: tuple[float, ...]) -> list[tuple[float, float]] | None:
+    """One (lower, upper) for each axis from a row of numbers; None if there are none."""
+    if len(bounds) % 2:
+        raise UsageError(f"bounds are pairs of numbers, a lower and an upper end for each axis: got {len(bounds)}")
+    return list(zip(bounds[::2], bounds[1::2], strict=True)) or None
 
 
 def _arrays(u: tuple[str, ...], z: tuple[str, ...]) -> tuple[list[str] | None, str | list[str] | None]:
@@ -260,7 +265,8 @@ def _listed(values: Any) -> str:
     return ", ".join(shown(f"{name}={value!r}", quoted=False) for name, value in items)
 
 
-def _refuse_unfinished(path: Path) -> None:
+def refuse_unfinished(path: Path) -> None:
+    """Refuse a set that is still to be made."""
     from operformer.data.generation import UNFINISHED, shards_made
 
     if (path / UNFINISHED).is_file():

@@ -36,6 +36,8 @@ class GridRecord:
     @staticmethod
     def of(grid: Grid) -> GridRecord:
         """The record of a grid."""
+        if grid.counts is not None:
+            raise UsageError(f"a set on disk has one grid: got {grid}; keep one set for each, or train from memory")
         return GridRecord(grid.kind, grid.shape, grid.bounds)
 
 

@@ -8,6 +8,7 @@ from hashlib import blake2b
 import torch
 from torch import Tensor
 
+from operformer.domain import Grid
 from operformer.domain.moments import Moments
 from operformer.problems import Pairs
 
@@ -63,7 +64,7 @@ class Summary:
 
 def summarise(samples: Pairs) -> Summary:
     """Look at every pair once, some at a time."""
-    columns = [_Column(channels, samples.grid.weights) for channels in samples.channels]
+    columns = [_Column(channels) for channels in samples.channels]
     dtypes: set[str] = set()
     zero: list[int] = []
     seen: dict[bytes, int] = {}
@@ -71,8 +72,8 @@ def summarise(samples: Pairs) -> Summary:
     first = 0
     for block in samples.blocks(BLOCK):
         dtypes |= {str(values.dtype).removeprefix("torch.") for values in (block.u, block.z)}
-        columns[0].add(block.u.cpu(), first)
-        columns[1].add(block.z.cpu(), first)
+        columns[0].add(block.u.cpu(), block.grid, first)
+        columns[1].add(block.z.cpu(), block.grid, first)
         zero += [first + k for k in _where((block.z == 0).flatten(1).all(1))]
         for k, one in enumerate(block.u.cpu()):
             key = blake2b(one.contiguous().numpy().tobytes(), digest_size=16).digest()
@@ -97,20 +98,20 @@ def summarise(samples: Pairs) -> Summary:
 class _Column:
     """The channels of u or of z, block by block; a sample that is not finite counts in minimum and maximum only."""
 
-    def __init__(self, channels: int, weights: Tensor) -> None:
-        self._moments = Moments(channels, weights)
+    def __init__(self, channels: int) -> None:
+        self._moments = Moments(channels)
         self._minimum = torch.full((channels,), torch.inf, dtype=torch.float64)
         self._maximum = -self._minimum
         self.not_finite: list[int] = []
 
-    def add(self, values: Tensor, first: int) -> None:
+    def add(self, values: Tensor, grid: Grid, first: int) -> None:
         flat = values.flatten(2).double()
         finite = torch.isfinite(flat)
         self._minimum = torch.minimum(self._minimum, flat.where(finite, torch.inf).amin((0, 2)))
         self._maximum = torch.maximum(self._maximum, flat.where(finite, -torch.inf).amax((0, 2)))
         whole = finite.flatten(1).all(1)
         self.not_finite += [first + k for k in _where(~whole)]
-        self._moments.add(flat[whole])
+        self._moments.add(flat[whole], grid.of_samples(whole))
 
     def channels(self) -> tuple[Channel, ...]:
         columns = (self._minimum, self._maximum, self._moments.mean, self._moments.std)

@@ -7,36 +7,39 @@ Weights are tensor products of one-dimensional rules.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from operator import index
 from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from operformer.domain.box import Bounds, GivenBounds, as_points, checked_bounds, checked_points
 from operformer.domain.quadrature import trapezoidal_weights
 from operformer.errors import UsageError
 
-Kind = Literal["nodes", "cells", "periodic", "rectilinear", "scattered"]
+Kind = Literal["nodes", "cells", "periodic", "rectilinear", "scattered", "ragged"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Grid:
     """Points x_i in a box D and non-negative weights w_i, so that sum_i w_i u(x_i) stands for the integral of u over D.
 
-    Make one with `Grid.uniform`, `Grid.rectilinear` or `Grid.scattered`. ``axes`` and ``axis_weights`` hold the factors
-    of a tensor product; scattered points have none. ``has_equal_weights`` is known without looking at the values.
+    Make one with `Grid.uniform`, `Grid.rectilinear` or `Grid.scattered`, or with `Grid.ragged` for a batch of functions
+    that are each known on points of their own. ``axes`` and ``axis_weights`` hold the factors of a tensor product;
+    scattered points have none. ``has_equal_weights`` is known without looking at the values.
     """
 
-    points: Tensor  # (*shape, d), float64
-    weights: Tensor  # (*shape), float64
+    points: Tensor  # (*shape, d), float64; ragged: (batch, N, d)
+    weights: Tensor  # (*shape), float64; ragged: (batch, 1, N), the same for all channels
     bounds: Bounds
     kind: Kind
     axes: tuple[Tensor, ...] | None
     axis_weights: tuple[Tensor, ...]
     has_equal_weights: bool
+    counts: tuple[int, ...] | None = None  # ragged: how many points each sample has
 
     @staticmethod
     def uniform(
@@ -122,10 +125,36 @@ class Grid:
             check_weights(taken)
         return Grid(given, taken, box, "scattered", None, (), has_equal_weights=weights is None)
 
+    @staticmethod
+    def ragged(
+        points: Sequence[Tensor | Sequence[Sequence[float]]],
+        weights: Sequence[Tensor | Sequence[float]] | None = None,
+        bounds: GivenBounds | None = None,
+    ) -> Grid:
+        """Points (N_i, d) and weights (N_i,) for each sample of a batch, each as for `Grid.scattered`, in one box.
+
+        All sets are made as long as the longest; what is added has weight zero, so no integral sees it. `pad` brings
+        values to this shape, `unpad` takes them back.
+        """
+        if weights is not None and len(weights) != len(points):
+            raise UsageError(f"weights must be one row for each of {len(points)} sets of points: got {len(weights)}")
+        given = [None] * len(points) if weights is None else weights
+        sets = [Grid.scattered(x, w, bounds) for x, w in zip(points, given, strict=True)]
+        dimensions = sorted({one.dim for one in sets})
+        if len(dimensions) != 1:
+            raise UsageError(f"a ragged grid needs at least one set of points, all of one dimension: got {dimensions}")
+        most = max(len(one.weights) for one in sets)
+        # Points that are added lie where a true one does: inside the box.
+        longer = [torch.cat([one.points, one.points[:1].expand(most - len(one.points), -1)]) for one in sets]
+        massless = [pad(one.weights, (0, most - len(one.weights))) for one in sets]
+        counts = tuple(len(one.weights) for one in sets)
+        x, w = torch.stack(longer), torch.stack(massless).unsqueeze(1)
+        return Grid(x, w, sets[0].bounds, "ragged", None, (), has_equal_weights=False, counts=counts)
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a function's values on this grid, channels aside."""
-        return tuple(self.weights.shape)
+        return tuple(self.weights.shape if self.counts is None else self.weights.shape[2:])
 
     @property
     def dim(self) -> int:
@@ -135,7 +164,7 @@ class Grid:
     @property
     def n_axes(self) -> int:
         """How many axes the values have: d for tensor products, one for scattered points."""
-        return self.weights.ndim
+        return len(self.shape)
 
     @property
     def volume(self) -> float:
@@ -152,10 +181,29 @@ class Grid:
             None if self.axes is None else tuple(axis.to(device) for axis in self.axes),
             tuple(weights.to(device) for weights in self.axis_weights),
             self.has_equal_weights,
+            self.counts,
         )
+
+    def of_samples(self, index: slice | Tensor) -> Grid:
+        """The grid of some of the samples: the same one, unless it is ragged."""
+        if self.counts is None:
+            return self
+        chosen = torch.arange(len(self.counts))[index.cpu() if isinstance(index, Tensor) else index].tolist()
+        rows = torch.tensor(chosen, dtype=torch.long, device=self.points.device)
+        counts = tuple(self.counts[k] for k in chosen)
+        return replace(self, points=self.points[rows], weights=self.weights[rows], counts=counts)
+
+    def of_sample(self, k: int) -> Grid:
+        """The points of one sample alone: the grid itself, unless it is ragged."""
+        if self.counts is None:
+            return self
+        n = self.counts[k]
+        return Grid(self.points[k, :n], self.weights[k, 0, :n], self.bounds, "scattered", None, (), False)
 
     def __repr__(self) -> str:
         box = " x ".join(f"[{lower:g}, {upper:g}]" for lower, upper in self.bounds)
+        if self.counts is not None:
+            return f"Grid(ragged, {len(self.counts)} sets of at most {self.shape[0]} points in {box})"
         return f"Grid({self.kind}, {' x '.join(map(str, self.shape))} points in {box})"
 
 

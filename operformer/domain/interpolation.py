@@ -9,6 +9,7 @@ from torch import Tensor
 
 from operformer.domain.grid import Grid
 from operformer.domain.quadrature import check_values
+from operformer.domain.ragged import unpad
 from operformer.errors import UsageError
 
 
@@ -17,8 +18,13 @@ def interpolate(u: Tensor, grid: Grid, query: Grid) -> Tensor:
 
     Multilinear on tensor products (periodic ones wrap around), barycentric on a triangulation of scattered points.
     Beyond the outermost points the nearest cell goes on linearly, or for scattered points the nearest value holds.
+    On a ragged grid every sample is read from its own points.
     """
     check_values(u.unsqueeze(0), grid)  # a channel axis is not needed here
+    if query.counts is not None:
+        raise UsageError(f"the points to read at must be the same for all samples: got {query}")
+    if grid.counts is not None:
+        return torch.stack([interpolate(one, grid.of_sample(k), query) for k, one in enumerate(unpad(u, grid))])
     if not torch.compiler.is_compiling():
         _check_same_domain(grid, query)
     neighbours, shares = _scattered_stencil(grid, query) if grid.axes is None else _product_stencil(grid, query)

@@ -10,7 +10,6 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from operformer.domain import Grid
 from operformer.errors import DivergedError
 from operformer.learning.error_spectra import ErrorSpectrum, SpectrumMean
 from operformer.learning.face_jumps import FaceJumps, JumpMean
@@ -18,10 +17,10 @@ from operformer.learning.loss import LOSSES, LossName, relative_h1, relative_l2
 from operformer.learning.pictures import cut
 from operformer.learning.samples import check_samples
 from operformer.operators import Operator
+from operformer.prediction import together
 from operformer.problems import Pairs, Samples
 
 SHOWN = 64  # points along an axis of a picture
-POINTS = 2**17  # of the samples that an operator is given at once: 0.5 GiB at width 128, and faster than more on a CPU
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def assess(
     spectrum, jumps = SpectrumMean(grid, is_periodic), JumpMean(grid, n_patches)
     for block, found in zip(samples.blocks(size := together(grid)), prediction.split(size), strict=True):
         found, z = found.double(), block.z.double()
-        l2.append(relative_l2(found, z, grid))
+        l2.append(relative_l2(found, z, block.grid))
         if grid.axes is not None:
             h1.append(relative_h1(found, z, grid))
         spectrum.add(found, z)
@@ -140,7 +139,7 @@ def assess(
     order = torch.argsort(errors)
     return Evaluation(
         label,
-        grid.weights.numel(),
+        prod(grid.shape),
         tuple(errors.tolist()),
         _look(prediction, samples, int(order[(len(order) - 1) // 2]), errors),
         _look(prediction, samples, int(order[-1]), errors),
@@ -181,11 +180,6 @@ def summarise(errors: Sequence[float]) -> Summary:
     return Summary(median(errors), sum(errors) / len(errors), max(errors))
 
 
-def together(grid: Grid) -> int:
-    """How many samples on a grid an operator is given at once."""
-    return max(1, POINTS // prod(grid.shape))
-
-
 def _finite(errors: Tensor) -> Tensor:
     if not bool(torch.isfinite(errors).all()):
         raise DivergedError(
@@ -197,7 +191,10 @@ def _finite(errors: Tensor) -> Tensor:
 def _look(prediction: Tensor, samples: Samples, index: int, errors: Tensor) -> Curves | Images:
     one, error = samples[index : index + 1].to("cpu"), float(errors[index])
     most = SHOWN if one.grid.dim > 1 else prod(one.grid.shape)
-    axes, functions = cut([one.u[0], one.z[0], prediction[index].cpu()], one.grid, most)
+    values = [one.u[0], one.z[0], prediction[index].cpu()]
+    if one.grid.counts is not None:
+        values = [value[:, : one.grid.counts[0]] for value in values]
+    axes, functions = cut(values, one.grid.of_sample(0), most)
     u, z, found = (values.tolist() for values in functions)
     if len(axes) == 1:
         return Curves(error, axes[0].tolist(), u, z, found)

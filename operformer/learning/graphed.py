@@ -17,7 +17,7 @@ class Graphed(nn.Module):
     """operator(u, grid) while training on a GPU, by CUDA graphs of its forward and its backward pass.
 
     A graph is recorded when a shape on a grid comes for the second time; before that, beyond four graphs, without
-    gradients or on a CPU the operator is called as it is. The output is overwritten by the next call.
+    gradients, on a ragged grid or on a CPU the operator is called as it is. The output is overwritten by the next call.
     """
 
     def __init__(self, operator: nn.Module) -> None:
@@ -29,7 +29,7 @@ class Graphed(nn.Module):
     def forward(self, u: Tensor, grid: Grid) -> Tensor:
         """z on the points of the grid."""
         key = (u.shape, id(grid))
-        if u.device.type != "cuda" or not torch.is_grad_enabled():
+        if u.device.type != "cuda" or not torch.is_grad_enabled() or grid.counts is not None:
             return self.operator(u, grid)
         if key not in self._graphs:
             if key not in self._seen or len(self._graphs) == MOST_GRAPHS:

@@ -13,9 +13,9 @@ from torch import Tensor
 from operformer.domain import Grid
 from operformer.errors import UsageError
 from operformer.learning.error_spectra import ErrorSpectrum, SpectrumMean
-from operformer.learning.evaluation import together
 from operformer.learning.loss import relative_l2
 from operformer.operators import Operator
+from operformer.prediction import together
 
 
 def rollout(operator: Operator, u0: Tensor, steps: int, grid: Grid | None = None) -> Tensor:

@@ -65,10 +65,10 @@ def fit_normalisation(operator: Operator, train: Pairs) -> None:
     Integrals by the grid's weights, so the fit does not depend on the resolution. A channel that is constant keeps
     scale 1. The domain of the grid becomes the operator's unit cube.
     """
-    u, z = (Moments(channels, train.grid.weights) for channels in train.channels)
+    u, z = (Moments(channels) for channels in train.channels)
     for block in train.blocks(BLOCK):
-        u.add(block.u)
-        z.add(block.z)
+        u.add(block.u, block.grid)
+        z.add(block.z, block.grid)
     for found, mean, scale in (
         (u, operator.input_mean, operator.input_scale),
         (z, operator.output_mean, operator.output_scale),

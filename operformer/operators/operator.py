@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from operformer.domain import Grid
+from operformer.domain.box import Bounds
+from operformer.domain.ragged import is_point
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
 
@@ -25,6 +27,8 @@ class Operator(nn.Module, ABC):
     fresh from its constructor an operator has mean 0, scale 1 and the coordinates as they are. ``settings`` are the
     constructor's arguments, from which `operformer.load` builds it again.
     """
+
+    is_pointwise: ClassVar[bool] = False  # between attentions: takes a query, and functions on points of their own
 
     input_mean: Tensor
     input_scale: Tensor
@@ -67,11 +71,22 @@ class Operator(nn.Module, ABC):
         u = (u - _channelwise(self.input_mean, grid.n_axes)) / _channelwise(self.input_scale, grid.n_axes)
         z = self.transform(u, grid, query)
         n_axes = z.ndim - 2
-        return z * _channelwise(self.output_scale, n_axes) + _channelwise(self.output_mean, n_axes)
+        z = z * _channelwise(self.output_scale, n_axes) + _channelwise(self.output_mean, n_axes)
+        return z if grid.counts is None or query is not None else z.where(is_point(grid).to(z.device), 0.0)
+
+    @property
+    def bounds(self) -> Bounds:
+        """The box that the operator was trained on, the unit cube if it was not."""
+        lower, extent = self.domain_lower.tolist(), self.domain_extent.tolist()
+        return tuple((a, a + length) for a, length in zip(lower, extent, strict=True))
 
     def position(self, grid: Grid) -> Tensor:
-        """The coordinates of the points (N, d), the domain the operator was trained on mapped to [0, 1]^d."""
-        x = grid.points.reshape(-1, self.dim).to(self.domain_lower.device)
+        """The coordinates of the points, the domain the operator was trained on mapped to [0, 1]^d.
+
+        (N, d), or (batch, N, d) on a ragged grid.
+        """
+        x = grid.points if grid.counts is not None else grid.points.reshape(-1, self.dim)
+        x = x.to(self.domain_lower.device)
         return ((x - self.domain_lower.double()) / self.domain_extent.double()).to(self.domain_lower.dtype)
 
     def save_pretrained(self, folder: str | Path, weights: Mapping[str, Tensor] | None = None) -> None:
@@ -94,6 +109,9 @@ class Operator(nn.Module, ABC):
             raise UsageError(f"grid must be a Grid: got {kind}; try Grid.scattered(points) or Grid.uniform(shape)")
         if grid is not None and grid.dim != self.dim:
             raise UsageError(f"the grid must have dimension {self.dim}, the operator's dim: got {grid}")
+        if grid is not None and grid.counts is not None and not self.is_pointwise:
+            remedy = "give each sample alone, on grid.of_sample(k), or use a TNO"
+            raise UsageError(f"{self.kind} takes samples of one grid: got {grid}; {remedy}")
         n_axes = self.dim if grid is None else grid.n_axes
         if u.ndim != n_axes + 2 or u.shape[1] != self.in_channels:
             axes = ", ".join(["*"] * n_axes if grid is None else [str(n) for n in grid.shape])
@@ -104,11 +122,12 @@ class Operator(nn.Module, ABC):
                 f'u.to("{self.input_mean.device}", {self.input_mean.dtype})'
             )
         if grid is None:
-            lower, extent = self.domain_lower.tolist(), self.domain_extent.tolist()
-            return Grid.uniform(tuple(u.shape[2:]), [(a, a + length) for a, length in zip(lower, extent, strict=True)])
+            return Grid.uniform(tuple(u.shape[2:]), self.bounds)
         if tuple(u.shape[2:]) != grid.shape:
             axes = ", ".join(str(n) for n in grid.shape)
             raise UsageError(f"u must be (batch, {self.in_channels}, {axes}) on this grid: got {tuple(u.shape)}")
+        if grid.counts is not None and len(grid.counts) != len(u):
+            raise UsageError(f"a ragged grid needs points for each of {len(u)} samples: got {len(grid.counts)} sets")
         return grid
 
 

@@ -23,6 +23,8 @@ def choose_sources(grid: Grid, most: int) -> Sources:
     On tensor products some points of each axis: the difference is of fourth order in their spacing. Of scattered points
     one in each of equal boxes: second order. Where they should lie belongs to D and not to the grid.
     """
+    if grid.counts is not None:
+        raise UsageError(f"sources chooses points of one grid: got {grid}; set operator.sources = None")
     if grid.axes is None:
         index, weights = _of_boxes(grid, most)
         return Sources(index, log_density(weights))

@@ -33,6 +33,8 @@ class TNO(Operator):
     which are the paper's; ``sources=1024`` in two dimensions.
     """
 
+    is_pointwise = True
+
     def __init__(
         self,
         dim: int,
@@ -68,14 +70,14 @@ class TNO(Operator):
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
         looking = self.initial_channels > 0 and not torch.compiler.is_compiling() and not u.is_meta
-        if looking and not bool(is_start(self.position(grid)).any()):
+        if looking and not bool(is_start(self.position(grid)).any(-1).all()):
             raise UsageError(f"the initial condition needs a point at the start of D, and {grid} has none; use nodes")
         return apply_pointwise(self.network, self, u, grid, query, self._measure(grid))
 
     def _measure(self, grid: Grid) -> Tensor | Sources | None:
         if self.sources is not None and self.sources < prod(grid.shape):
             return choose_sources(grid, self.sources)
-        return None if grid.has_equal_weights else log_density(grid.weights.flatten())
+        return log_weights_of(grid)
 
 
 class UniversalTNO(Operator):
@@ -83,6 +85,8 @@ class UniversalTNO(Operator):
 
     This is the architecture of Theorems ua1 and ua2. With Q = K = 0 and V = I its attention is the mean over D.
     """
+
+    is_pointwise = True
 
     def __init__(
         self, dim: int, in_channels: int, out_channels: int, hidden_channels: int = 128, n_layers: int = 1
@@ -101,8 +105,14 @@ class UniversalTNO(Operator):
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
-        log_weights = None if grid.has_equal_weights else log_density(grid.weights.flatten())
-        return apply_pointwise(self.network, self, u, grid, query, log_weights)
+        return apply_pointwise(self.network, self, u, grid, query, log_weights_of(grid))
+
+
+def log_weights_of(grid: Grid) -> Tensor | None:
+    """log w of the points (N,), or (batch, N) on a ragged grid; None where all weights are equal."""
+    if grid.counts is not None:
+        return log_density(grid.weights.squeeze(1))
+    return None if grid.has_equal_weights else log_density(grid.weights.flatten())
 
 
 def pointwise_network(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from operformer.domain import Grid
+from operformer.domain.ragged import is_point
+from operformer.operators.attention import log_density
 from operformer.operators.operator import Operator, constructor_settings
 from operformer.operators.tno import apply_pointwise, pointwise_network
 
@@ -15,6 +17,8 @@ class Transformer(Operator):
     It sees the same values and coordinates and has the same parameters as the TNO; only the weights of the grid are
     left out. Where points crowd, it attends more.
     """
+
+    is_pointwise = True
 
     def __init__(
         self,
@@ -31,4 +35,6 @@ class Transformer(Operator):
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
-        return apply_pointwise(self.network, self, u, grid, query, log_weights=None)
+        # On a ragged grid every point counts the same, and what was added does not.
+        log_weights = None if grid.counts is None else log_density(is_point(grid).squeeze(1))
+        return apply_pointwise(self.network, self, u, grid, query, log_weights)

@@ -48,7 +48,8 @@ class Pairs(Protocol):
 class Samples:
     """Pairs of functions on one grid: u (count, in_channels, *shape) and z (count, out_channels, *shape).
 
-    ``checks`` is what a solver says of each pair (count,), such as its residual.
+    On a ragged grid each pair has points of its own. ``checks`` is what a solver says of each pair (count,), such as
+    its residual.
     """
 
     u: Tensor
@@ -63,6 +64,9 @@ class Samples:
             if tuple(values.shape[2:]) != self.grid.shape:
                 expected = ", ".join(map(str, self.grid.shape))
                 raise UsageError(f"{name} must be (count, channels, {expected}): got {tuple(values.shape)}")
+        sets = len(self.u) if self.grid.counts is None else len(self.grid.counts)
+        if sets != len(self.u):
+            raise UsageError(f"a ragged grid needs points for each of {len(self.u)} samples: got {sets} sets of them")
         if len(self.u) != len(self.z):
             raise UsageError(f"u and z must hold as many samples as each other: got {len(self.u)} and {len(self.z)}")
 
@@ -79,7 +83,7 @@ class Samples:
             name: values[index.to(values.device) if isinstance(index, Tensor) else index]
             for name, values in self.checks.items()
         }
-        return Samples(self.u[index], self.z[index], self.grid, checks)
+        return Samples(self.u[index], self.z[index], self.grid.of_samples(index), checks)
 
     def __repr__(self) -> str:
         inputs, outputs = self.channels

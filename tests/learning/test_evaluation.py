@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from operformer import Grid
+from operformer import Grid, prediction
 from operformer.domain import h1_norm, l2_norm
 from operformer.errors import DataError, DivergedError
-from operformer.learning import evaluation as evaluating
 from operformer.learning.evaluation import assess, evaluate, predict, predictions, relative_errors
 from operformer.operators import Operator
 from operformer.problems import Samples
@@ -228,7 +227,7 @@ def test_nothing_depends_on_how_many_samples_are_looked_at_together(monkeypatch)
     operator, samples = Triple(2).double(), Samples(u, z, grid)
     found = []
     for points in (1, 3 * 48, 10**6):  # one, three, all
-        monkeypatch.setattr(evaluating, "POINTS", points)
+        monkeypatch.setattr(prediction, "POINTS", points)
         found.append(evaluate(operator, samples, "here", n_patches=(2, 2)))
     for other in found[1:]:
         assert other.errors == found[0].errors
@@ -239,7 +238,7 @@ def test_nothing_depends_on_how_many_samples_are_looked_at_together(monkeypatch)
 
 def test_the_operator_is_called_once_for_each_sample(monkeypatch):
     called = []
-    monkeypatch.setattr(evaluating, "POINTS", 2 * 48)
+    monkeypatch.setattr(prediction, "POINTS", 2 * 48)
     operator = Triple(2).double()
     operator.register_forward_hook(lambda module, inputs, output: called.append(len(output)))
     u = torch.rand(5, 1, 6, 8, dtype=torch.float64) + 1
@@ -250,5 +249,5 @@ def test_the_operator_is_called_once_for_each_sample(monkeypatch):
 
 
 def test_a_batch_holds_at_least_one_sample(monkeypatch):
-    monkeypatch.setattr(evaluating, "POINTS", 5)
-    assert evaluating.together(Grid.uniform((6, 8))) == 1
+    monkeypatch.setattr(prediction, "POINTS", 5)
+    assert prediction.together(Grid.uniform((6, 8))) == 1

@@ -6,9 +6,8 @@ from math import inf, pi
 import pytest
 import torch
 
-from operformer import FANO, Grid
+from operformer import FANO, Grid, prediction
 from operformer.errors import DataError, UsageError
-from operformer.learning import evaluation
 from operformer.learning.records import read_rollout, write_rollout
 from operformer.learning.rollout import rollout, study_rollout
 from operformer.operators import Operator
@@ -102,7 +101,7 @@ def test_it_does_not_depend_on_how_many_draws_go_together(monkeypatch):
     u0 = starts(5)
     found = []
     for points in (1, 14, 10**6):
-        monkeypatch.setattr(evaluation, "POINTS", points)
+        monkeypatch.setattr(prediction, "POINTS", points)
         found.append(study_rollout(Rotation(1.1).double(), u0, truth(u0, 3), GRID, [1.0, 2.0, 3.0]))
     assert found[0].errors == found[1].errors == found[2].errors
 

@@ -17,6 +17,9 @@ from operformer.errors import DataError, OperformerError, ResourceError
 UniformKind = Literal["nodes", "cells", "periodic"]
 KINDS: tuple[UniformKind, ...] = ("nodes", "cells", "periodic")
 PAIRS = (("u", "z"), ("x", "y"), ("input", "output"), ("inputs", "outputs"), ("a", "u"), ("coeff", "sol"))
+POINTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz")
+# What an array of inputs is not called: scattered points, their weights, outputs.
+NO_INPUTS = (*POINTS, "weights", *(output for _, output in PAIRS if output != "u"))
 # The most that deflate can pack into one byte; what claims to be larger than that is no data.
 LARGEST_RATIO = 1032
 
@@ -81,6 +84,23 @@ class Contents:
                 "name them as u and z"
             )
         return (found[0][0],), (found[0][1],)
+
+    def inputs(self) -> tuple[str, ...]:
+        """The arrays of u in a file that need not hold z: as `pair` finds them, else the only one that may be it."""
+        if self.u:
+            return self.u
+        try:
+            return self.pair()[0]
+        except DataError:
+            shapes = {name: [n for n in array.shape if n != 1] for name, array in self.arrays.items()}
+            known = [name for name in shapes if len(shapes[name]) >= 2 and len(self.arrays[name].shape) > 1]
+            known = known or [name for name in shapes if shapes[name] and len(self.arrays[name].shape) > 1]
+            found = [name for name, _ in PAIRS if name in known] or [name for name in known if name not in NO_INPUTS]
+        if len(dict.fromkeys(found)) != 1:
+            raise DataError(
+                f"{self.path} does not say which array is the input u: it holds {self.described()}; name it as u"
+            )
+        return (found[0],)
 
     def described(self) -> str:
         """The names and shapes of what can be read, in one line."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from operformer.data.reading.contents import KINDS, Contents, UniformKind, shown
+from operformer.data.reading.contents import KINDS, POINTS, Contents, UniformKind, shown
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds, checked_bounds
 from operformer.errors import DataError, UsageError
@@ -25,7 +25,6 @@ NAMES = (
     "{}_grid",
     "{}",
 )
-POINTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz")
 
 
 def find_axes(contents: Contents, taken: set[str]) -> dict[str, np.ndarray]:
@@ -49,6 +48,14 @@ def find_points(contents: Contents, taken: set[str]) -> np.ndarray | None:
             continue
         return np.asarray(array[:, :], dtype=np.float64)
     return None
+
+
+def find_weights(contents: Contents, taken: set[str], count: int) -> np.ndarray | None:
+    """The quadrature weights of so many scattered points, if a file has them."""
+    array = contents.arrays.get("weights")
+    if "weights" in taken or array is None or [n for n in array.shape if n != 1] != [count]:
+        return None
+    return np.asarray(array[(slice(None),) * len(array.shape)], dtype=np.float64).reshape(-1)
 
 
 def grid_of_axes(
@@ -84,13 +91,13 @@ def grid_of_axes(
         raise DataError(f"{path} has coordinates that make no grid: {error}") from None
 
 
-def grid_of_points(points: np.ndarray, bounds: GivenBounds | None, path: Path) -> Grid:
-    """Scattered points in the box that holds them, unless the user names one."""
+def grid_of_points(points: np.ndarray, weights: np.ndarray | None, bounds: GivenBounds | None, path: Path) -> Grid:
+    """Scattered points in the box that holds them, unless the user names one; without weights all count the same."""
     if not np.isfinite(points).all():
         raise DataError(f"{path} has points that are not finite; give a Grid without them")
     box = bounds or [(float(low), float(high)) for low, high in zip(points.min(0), points.max(0), strict=True)]
     try:
-        return Grid.scattered(torch.tensor(points), bounds=box)
+        return Grid.scattered(torch.tensor(points), None if weights is None else torch.tensor(weights), box)
     except UsageError as error:
         if bounds is not None:
             raise

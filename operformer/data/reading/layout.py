@@ -84,6 +84,15 @@ def inferred(shapes: dict[str, tuple[int, ...]], space: dict[str, int] | None, d
     return found
 
 
+def space_of_function(shape: tuple[int, ...], dim: int, channels: int) -> dict[str, int] | None:
+    """The axes of space of an array whose dimension and channels are known, if that leaves no choice."""
+    spaces = {shape[1:]} if len(shape) == dim + 1 and channels == 1 else set()
+    if len(shape) == dim + 2:
+        spaces |= {shape[2:]} if shape[1] == channels else set()
+        spaces |= {shape[1:-1]} if shape[-1] == channels else set()
+    return dict(zip("xyz", spaces.pop(), strict=False)) if len(spaces) == 1 else None
+
+
 def fits(shapes: dict[str, tuple[int, ...]], space: dict[str, int]) -> bool:
     """Whether every array has these axes of space, and in one way only."""
     return all(_placed(shape, space) is not None for shape in shapes.values())

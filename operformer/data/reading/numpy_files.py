@@ -19,10 +19,10 @@ from operformer.errors import DataError
 
 
 @contextmanager
-def open_npy(path: Path, outputs: Path) -> Iterator[Contents]:
-    """Two files of one array each: the inputs and the outputs."""
+def open_npy(path: Path, outputs: Path | None = None) -> Iterator[Contents]:
+    """Two files of one array each, the inputs and the outputs, or the inputs alone."""
     arrays, refused = {}, {}
-    for name, one in (("u", path), ("z", outputs)):
+    for name, one in (("u", path),) if outputs is None else (("u", path), ("z", outputs)):
         with refusing_damage(one), one.open("rb") as file:
             header = _header(file)
             offset = file.tell()

@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from operformer.data.reading.contents import Contents, UniformKind
-from operformer.data.reading.selection import Options, layouts_of, names_of
+from operformer.data.reading.selection import Expected, Options, layouts_of, names_of
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
 from operformer.errors import DataError, UsageError
@@ -79,7 +80,7 @@ def read_blocks(
     passed = 0
     before: tuple[Grid, tuple[int, int]] | None = None
     for file in files:
-        with _open(file, outputs) as contents:
+        with _open(file, outputs, is_npy) as contents:
             selection = options.select(contents)
             begin = max(0, first - passed)
             end = selection.count if count is None else min(selection.count, first + count - passed)
@@ -94,6 +95,36 @@ def read_blocks(
             break
     if passed < first + (count or 1):
         raise UsageError(f"first and count ask for pairs {first} to {first + (count or 1) - 1}: {path} holds {passed}")
+
+
+def read_inputs(
+    path: str | Path,
+    expected: Expected,
+    u: str | Sequence[str] | None = None,
+    layout: str | None = None,
+    grid: Grid | UniformKind | None = None,
+    bounds: GivenBounds | None = None,
+) -> tuple[Tensor, Grid]:
+    """The inputs of a file that need not hold outputs, u (count, channels, *shape), and the grid they are known on.
+
+    As `read` does, but what the file does not say is what an operator expects: the axes of an array by the number of
+    its channels, and without coordinates its domain. Where there is time, u is the first step.
+    """
+    parts: list[Tensor] = []
+    found: Grid | None = None
+    for file in _files(Path(path)):
+        layouts = layouts_of(layout)
+        options = Options(names_of(u, "u"), (), layouts, None, None, grid, bounds, expected)
+        with _open(file, None, is_npy=_start(file).startswith(NPY)) as contents:
+            selection = options.select_inputs(contents)
+            parts.append(selection.inputs(0, selection.count))
+        channels = (parts[-1].shape[1],) * 2
+        if found is not None and not _are_alike(found, (parts[0].shape[1],) * 2, selection.grid, channels):
+            raise DataError(f"{file} differs from the file before it in its channels or grid; read them apart")
+        found = found or selection.grid
+    if found is None:
+        raise DataError(f"{path} holds no file to read")
+    return torch.cat(parts), found
 
 
 def _are_alike(grid: Grid, channels: tuple[int, int], other: Grid, others: tuple[int, int]) -> bool:
@@ -114,10 +145,10 @@ def _files(path: Path) -> list[Path]:
     return [path]
 
 
-def _open(path: Path, outputs: Path | None) -> AbstractContextManager[Contents]:
+def _open(path: Path, outputs: Path | None, is_npy: bool) -> AbstractContextManager[Contents]:
     """Open a file as what its first bytes say it is, whatever its name; readers are imported when they are needed."""
     start = _start(path)
-    if outputs is not None:
+    if is_npy:
         from operformer.data.reading.numpy_files import open_npy
 
         return open_npy(path, outputs)

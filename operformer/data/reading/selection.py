@@ -8,19 +8,46 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from operformer.data.reading.contents import KINDS, Array, Contents, UniformKind, check_memory, shown
-from operformer.data.reading.coordinates import find_axes, find_points, find_times, grid_of_axes, grid_of_points
-from operformer.data.reading.layout import Layout, as_floats, channels_first, fits, inferred, parse, sizes, space_of
+from operformer.data.reading.coordinates import (
+    find_axes,
+    find_points,
+    find_times,
+    find_weights,
+    grid_of_axes,
+    grid_of_points,
+)
+from operformer.data.reading.layout import (
+    Layout,
+    as_floats,
+    channels_first,
+    fits,
+    inferred,
+    parse,
+    sizes,
+    space_of,
+    space_of_function,
+)
 from operformer.domain import Grid
-from operformer.domain.box import GivenBounds, checked_bounds
+from operformer.domain.box import Bounds, GivenBounds, checked_bounds
 from operformer.errors import DataError, UsageError
 from operformer.problems import Samples
 
 
 @dataclass(frozen=True)
+class Expected:
+    """The functions that an operator takes: how many channels, and where they are known if a file does not say."""
+
+    channels: int
+    bounds: Bounds
+    kind: UniformKind | None = None
+
+
+@dataclass(frozen=True)
 class Options:
-    """What the user says of a file."""
+    """What the user says of a file, and what is expected of one with inputs alone."""
 
     u: tuple[str, ...]
     z: tuple[str, ...]
@@ -29,6 +56,7 @@ class Options:
     lead: int | None
     grid: Grid | UniformKind | None
     bounds: GivenBounds | None
+    expected: Expected | None = None
 
     def __post_init__(self) -> None:
         if not (self.grid is None or isinstance(self.grid, Grid) or self.grid in KINDS):
@@ -46,7 +74,13 @@ class Options:
     def select(self, contents: Contents) -> Selection:
         """The arrays of a file that become u and z, and the grid that they are known on."""
         known = ((), ()) if self.u and self.z else contents.pair()
-        u, z = self.u or known[0], self.z or known[1]
+        return self._select(contents, self.u or known[0], self.z or known[1])
+
+    def select_inputs(self, contents: Contents) -> Selection:
+        """The arrays of a file that become u, whether or not it holds z."""
+        return self._select(contents, self.u or contents.inputs(), ())
+
+    def _select(self, contents: Contents, u: tuple[str, ...], z: tuple[str, ...]) -> Selection:
         arrays = {name: contents.array(name) for name in (*u, *z)}
         layouts = self._layouts_of(contents, u, z, arrays)
         extent = self._extent(contents, layouts, arrays)
@@ -102,7 +136,7 @@ class Options:
                     f"{contents.path}: {shown(name)} has shape {shape}; samples of functions have at least two axes"
                 )
         dim = None if self.bounds is None else len(self.bounds)
-        letters = inferred(shapes, self._space(contents, shapes), dim)
+        letters = inferred(shapes, self._space(contents, shapes) or self._expected_space(contents, shapes), dim)
         return {(k, name): letters[name] for k, name in keys}
 
     def _space(self, contents: Contents, shapes: dict[str, tuple[int, ...]]) -> dict[str, int] | None:
@@ -120,6 +154,21 @@ class Options:
         line = None if times is None else {"x": len(times)}
         return line if line and fits(shapes, line) else None
 
+    def _expected_space(self, contents: Contents, shapes: dict[str, tuple[int, ...]]) -> dict[str, int] | None:
+        """The same, if one array is all there is and its channels are known."""
+        if self.expected is None or len(shapes) != 1:
+            return None
+        ((name, shape),) = shapes.items()
+        dim, channels = len(self.expected.bounds), self.expected.channels
+        found = space_of_function(shape, dim, channels)
+        if found is None:
+            wanted = ", ".join(["samples", str(channels), *"xyz"[:dim]])
+            raise DataError(
+                f"{contents.path}: {shown(name)} has shape {shape}, where the operator takes ({wanted}), or points "
+                f"(N, {dim}) beside it; say what its axes are by a layout, such as {' '.join(['b', 'c', *'xyz'[:dim]])}"
+            )
+        return found
+
     def _grid(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> Grid:
         """Where the values are known: what the user says, else the coordinates of the file, else a unit cube."""
         space = space_of(tuple(extent))
@@ -133,20 +182,32 @@ class Options:
             if points is None or len(points) != shape[0]:
                 held = "no points" if points is None else f"{len(points)} points"
                 raise DataError(f"{contents.path} has {held} for {shape[0]} scattered values; give a Grid.scattered")
-            return grid_of_points(points, self.bounds, contents.path)
+            weights = find_weights(contents, taken, len(points))
+            box = self._box(points.shape[1])
+            if box is not None and self.bounds is None:  # what is expected may be rounded, and is not the user's word
+                ends = zip(box, points.min(0), points.max(0), strict=True)
+                box = [(min(lower, float(first)), max(upper, float(last))) for (lower, upper), first, last in ends]
+            return grid_of_points(points, weights, box, contents.path)
         axes = find_axes(contents, taken)
         times = None if axes or "t" in extent or space != ("x",) else find_times(contents, taken)
         if times is not None and len(times) == shape[0]:
             axes = {"x": times}
         missing = [letter for letter, n in zip(space, shape, strict=True) if len(axes.get(letter, ())) != n]
         if not axes or (missing and self.grid):  # a kind of grid needs no coordinates
-            return Grid.uniform(shape, self.bounds, self.grid or contents.kind)
+            kind = self.grid or (self.expected and self.expected.kind) or contents.kind
+            return Grid.uniform(shape, self._box(len(shape)), kind)
         for letter in missing:
             known = len(axes[letter]) if letter in axes else "no"
             wanted = f"{known} coordinates of {letter} for {extent[letter]} values"
             raise DataError(f"{contents.path} has {wanted}; say what grid it is, such as nodes, or give a Grid")
         ordered = {letter: axes[letter] for letter in space}
         return grid_of_axes(ordered, contents.kinds, self.grid, self.bounds, contents.path)
+
+    def _box(self, dim: int) -> GivenBounds | None:
+        """The bounds that a user gives, else those that are expected of functions of this dimension."""
+        if self.bounds is None and self.expected is not None and len(self.expected.bounds) == dim:
+            return self.expected.bounds
+        return self.bounds
 
     def _times(self, extent: dict[str, int]) -> tuple[range, range]:
         """The steps at which u is taken and, one for each, those at which z is."""
@@ -197,21 +258,26 @@ class Selection:
 
     def read(self, begin: int, end: int) -> Samples:
         """The pairs begin, ..., end - 1; those of one trajectory follow each other."""
-        per_sample, space = len(self.times[0]), space_of(tuple(self.extent))
+        u, z = self.inputs(begin, end), self._values(self.z, self.times[1], begin, end)
+        dtype = torch.promote_types(u.dtype, z.dtype)
+        return Samples(u.to(dtype), z.to(dtype), self.grid)
+
+    def inputs(self, begin: int, end: int) -> Tensor:
+        """u of the pairs begin, ..., end - 1."""
+        return self._values(self.u, self.times[0], begin, end)
+
+    def _values(self, fields: list[_Field], times: range, begin: int, end: int) -> Tensor:
+        """The channels of some fields, one after the other: (end - begin, channels, *shape)."""
+        per_sample, space = len(times), space_of(tuple(self.extent))
         samples = slice(begin // per_sample, -(-end // per_sample))
         n_samples = samples.stop - samples.start
-        values = []
-        for fields, times in zip((self.u, self.z), self.times, strict=True):
-            self._check_memory(fields, n_samples * per_sample)
-            parts = [field.read(space, samples, slice(times.start, times.stop)) for field in fields]
-            shape = tuple(self.extent[letter] for letter in space)
-            whole = [np.broadcast_to(part, (n_samples, per_sample, part.shape[2], *shape)) for part in parts]
-            joined = np.concatenate(whole, axis=2).reshape(n_samples * per_sample, -1, *shape)
-            skipped = begin - samples.start * per_sample
-            values.append(torch.from_numpy(np.ascontiguousarray(joined[skipped : skipped + end - begin])))
-        dtype = torch.promote_types(values[0].dtype, values[1].dtype)
-        u, z = (one.to(dtype) for one in values)
-        return Samples(u, z, self.grid)
+        self._check_memory(fields, n_samples * per_sample)
+        parts = [field.read(space, samples, slice(times.start, times.stop)) for field in fields]
+        shape = tuple(self.extent[letter] for letter in space)
+        whole = [np.broadcast_to(part, (n_samples, per_sample, part.shape[2], *shape)) for part in parts]
+        joined = np.concatenate(whole, axis=2).reshape(n_samples * per_sample, -1, *shape)
+        skipped = begin - samples.start * per_sample
+        return torch.from_numpy(np.ascontiguousarray(joined[skipped : skipped + end - begin]))
 
     def _check_memory(self, fields: list[_Field], count: int) -> None:
         """Room for so many states, and for a copy while their axes are moved."""

@@ -1,0 +1,119 @@
+"""The command about functions of one's own: predict."""
+
+from __future__ import annotations
+
+from os.path import lexists
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from operformer.commands.certificate import Sizes
+from operformer.commands.console import console
+from operformer.commands.data import Names, Numbers, box_of, refuse_unfinished
+from operformer.errors import ResourceError, UsageError
+
+if TYPE_CHECKING:
+    from operformer.data.reading.contents import UniformKind
+    from operformer.prediction import WeightsName
+
+
+def predict(
+    run: Path,
+    inputs: Path,
+    *,
+    out: Path,
+    resolution: Sizes = (),
+    grid: Literal["nodes", "cells", "periodic"] | None = None,
+    bounds: Numbers = (),
+    u: Names = (),
+    layout: str | None = None,
+    weights: Literal["voronoi", "equal"] | None = None,
+    device: Literal["cpu", "cuda"] = "cpu",
+    force: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Apply a trained operator to functions of your own; the output's file holds z, u and their grid.
+
+    Parameters
+    ----------
+    run
+        The folder of a run, or of a saved operator.
+    inputs
+        A file with the inputs: .npz, .npy, HDF5, MATLAB or torch.save's .pt, as for import, but it needs no outputs;
+        or the folder of a set.
+    out
+        The file to write, .npz or .h5.
+    resolution
+        Points along each axis (one number for all, or one each) of a uniform grid of the same domain to predict on,
+        in place of the input's. A TNO attends to the input where it is known and is read at these points; for every
+        other operator the input is interpolated to them first.
+    grid
+        Where the values are known, if the file has no coordinates; the kind that the run was trained on if not given.
+    bounds
+        Lower and upper end of each axis; the domain that the operator was trained on if the file has no coordinates.
+    u
+        The names of the input's arrays; more than one become channels.
+    layout
+        What the axes are, such as "b x y c", where their number and the operator's channels do not tell.
+    weights
+        Of scattered points whose file has no array weights: the volumes of their Voronoi cells, or all equal. If not
+        given, what the run was trained with, else Voronoi.
+    device
+        Where to compute.
+    force
+        Replace the output's file if it is there.
+    """
+    import torch
+
+    from operformer import prediction
+    from operformer.data.manifest import MANIFEST
+    from operformer.data.store import open_pairs
+    from operformer.data.writing import check_name, write
+    from operformer.operators import load
+
+    check_name(out)
+    if lexists(out) and not force:
+        raise UsageError(f"{out} is there already; give another --out, or --force to replace it")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ResourceError('the device is "cuda", but no CUDA device was found; leave it out for the CPU')
+    is_run = (run / "operator").is_dir()
+    operator = load(run / "operator" if is_run else run).to(device)
+    if (inputs / MANIFEST).is_file():
+        pairs = open_pairs(inputs)
+        values, where = torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid
+    else:
+        refuse_unfinished(inputs)
+        kind, trained_weights = _trained_with(run) if is_run else (None, None)
+        values, where = prediction.read_inputs(
+            inputs,
+            operator,
+            list(u) or None,
+            layout=layout,
+            grid=grid,
+            bounds=box_of(bounds),
+            kind=kind,
+            weights=weights or trained_weights or "voronoi",
+        )
+    found = prediction.predict(operator, values, where, resolution=resolution or None)
+    write(found, out)
+    there = f", predicted on {found.grid}" if resolution else ""
+    console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
+    console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
+
+
+def _trained_with(run: Path) -> tuple[UniformKind | None, WeightsName | None]:
+    """The kind of uniform grid, or the weights of scattered points, that a run was trained with.
+
+    None is what is no longer known, such as that of a set that was moved.
+    """
+    from operformer.errors import OperformerError
+    from operformer.run import read_experiment
+
+    try:
+        experiment = read_experiment(run)
+        grid = experiment.problem.grid(experiment.data.resolution)
+    except OperformerError:
+        return None, None
+    if grid.kind == "scattered":
+        return None, "equal" if grid.has_equal_weights else "voronoi"
+    return (grid.kind if grid.kind in ("nodes", "cells", "periodic") else None), None

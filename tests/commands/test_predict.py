@@ -1,0 +1,155 @@
+import json
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+import operformer
+from operformer import TNO, Grid, voronoi_weights
+from operformer.data.importing import store
+from operformer.domain.interpolation import interpolate
+from operformer.operators.baselines import AFNO
+from operformer.problems import Samples
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def operator(tmp_path):
+    torch.manual_seed(0)
+    made = TNO(2, 1, 1, hidden_channels=6, n_layers=1, n_heads=2)
+    made.output_mean.fill_(0.5)
+    made.save_pretrained(tmp_path / "operator")
+    return made
+
+
+@pytest.fixture
+def u():
+    return np.random.default_rng(0).normal(size=(5, 7, 11)).astype(np.float32)
+
+
+def test_from_arrays_to_arrays(call, operator, u):
+    np.savez("new.npz", u=u)
+    code, out, err = call("predict", "operator", "new.npz", "--out", "z.npz")
+    assert (code, err) == (0, "")
+    assert "5 functions on Grid(nodes, 7 x 11 points in [0, 1] x [0, 1])" in out
+    written = np.load("z.npz")
+    expected = operator(torch.tensor(u)[:, None], Grid.uniform((7, 11))).detach()
+    np.testing.assert_allclose(written["z"], expected, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(written["u"], u[:, None])
+    np.testing.assert_allclose(written["grid_y"], np.linspace(0, 1, 11))
+    code, _, err = call("predict", "operator", "new.npz", "--out", "z.npz")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "z.npz is there already" in err
+    assert call("predict", "operator", "new.npz", "--out", "z.npz", "--force", "--grid", "cells")[0] == 0
+    assert np.load("z.npz")["grid_x"][0] == pytest.approx(1 / 14)
+
+
+def test_at_another_resolution(call, operator, u):
+    np.save("new.npy", u)
+    assert call("predict", "operator", "new.npy", "--resolution", "13", "21", "--out", "z.h5")[0] == 0
+    finer = Grid.uniform((13, 21))
+    expected = operator(torch.tensor(u)[:, None], Grid.uniform((7, 11)), query=finer).detach()
+    with h5py.File("z.h5") as file:
+        np.testing.assert_allclose(file["z"], expected, rtol=0, atol=1e-6)
+        moved = interpolate(torch.tensor(u)[:, None], Grid.uniform((7, 11)), finer)
+        np.testing.assert_allclose(file["u"], moved, rtol=0, atol=1e-6)
+
+
+def test_scattered_points(call, operator):
+    points = np.random.default_rng(0).random((29, 2))
+    u = np.random.default_rng(1).normal(size=(3, 29)).astype(np.float32)
+    np.savez("new.npz", u=u, points=points)
+    assert call("predict", "operator", "new.npz", "--out", "z.npz")[0] == 0
+    grid = Grid.scattered(points, voronoi_weights(torch.tensor(points)))
+    expected = operator(torch.tensor(u)[:, None], grid).detach()
+    written = np.load("z.npz")
+    np.testing.assert_allclose(written["z"], expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(written["weights"].sum(), 1.0)
+    assert call("predict", "operator", "new.npz", "--weights", "equal", "--out", "e.npz")[0] == 0
+    assert np.abs(np.load("e.npz")["z"] - written["z"]).max() > 1e-6
+
+
+def test_a_run_on_a_set_of_ones_own(call, tmp_path):
+    """Four commands: import, train, evaluate, predict; cells are remembered, though the new file has no coordinates."""
+    numbers = np.random.default_rng(0).random((24, 1, 1))
+    x = (np.arange(8) + 0.5) / 8
+    u = (numbers + np.sin(3 * x[:, None] * numbers + x)).astype(np.float32)
+    np.savez("mine.npz", u=u, z=u.cumsum(-1) / 8, x=x, y=x)
+    (tmp_path / "own.toml").write_text(
+        '[problem]\nname = "Imported"\nfolder = "data"\n[operator]\nname = "FANO"\nn_patches = [1, 1]\nn_modes = 2\n'
+        "hidden_channels = 4\nn_layers = 1\nn_heads = 2\n[data]\ntrain = 16\nvalidation = 4\ntest = 4\n"
+        '[training]\nepochs = 1\nbatch_size = 4\ndevice = "cpu"\n'
+    )
+    assert call("import", "mine.npz", "--out", "data")[0] == 0
+    assert call("train", "own.toml", "--out", "run")[0] == 0
+    assert call("evaluate", "run")[0] == 0
+    np.savez("new.npz", u=u[20:])
+    for source, rows in (("new.npz", slice(20, 24)), ("data", slice(0, 24))):
+        code, out, err = call("predict", "run", source, "--out", "z.npz", "--force")
+        assert (code, err) == (0, "")
+        assert "Grid(cells, 8 x 8 points" in out
+        operator = operformer.load("run/operator")
+        expected = operator(torch.tensor(u[rows])[:, None], Grid.uniform((8, 8), kind="cells")).detach()
+        np.testing.assert_allclose(np.load("z.npz")["z"], expected, rtol=0, atol=1e-6)
+    # Its errors are those of the evaluation: the same pairs, the same grid.
+    found, z = np.load("z.npz")["z"][20:], (u.cumsum(-1) / 8)[20:, None]
+    errors = np.sqrt(((found - z) ** 2).sum((1, 2, 3)) / (z**2).sum((1, 2, 3)))
+    (evaluation,) = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert evaluation["errors"] == pytest.approx(errors.tolist(), rel=1e-4)
+
+
+def test_equal_weights_are_remembered(call, tmp_path):
+    points = torch.rand(19, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    u = torch.rand(12, 1, 19, generator=torch.Generator().manual_seed(1)) + 0.5
+    store(Samples(u, u**2, Grid.scattered(points)), "data", "mine", {"file": "mine"})
+    (tmp_path / "own.toml").write_text(
+        '[problem]\nname = "Imported"\nfolder = "data"\n[operator]\nname = "TNO"\nhidden_channels = 4\nn_layers = 1\n'
+        "n_heads = 2\n[data]\ntrain = 8\nvalidation = 2\ntest = 2\n"
+        '[training]\nepochs = 1\nbatch_size = 4\ndevice = "cpu"\n'
+    )
+    assert call("train", "own.toml", "--out", "run")[0] == 0
+    np.savez("new.npz", u=u, points=points)
+    assert call("predict", "run", "new.npz", "--out", "file.npz")[0] == 0
+    assert call("predict", "run", "data", "--out", "set.npz")[0] == 0
+    np.testing.assert_allclose(np.load("file.npz")["z"], np.load("set.npz")["z"], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "part"),
+    [
+        (["nowhere", "u.npz", "--out", "z.npz"], 3, "there is no folder nowhere"),
+        (["operator", "nowhere.npz", "--out", "z.npz"], 3, "nowhere.npz"),
+        (["operator", "u.npz", "--out", "z.csv"], 2, ".npz or .h5"),
+        (["operator", "u.npz"], 2, "out"),
+        (["operator", "channels.npz", "--out", "z.npz"], 3, "(samples, 1, x, y)"),
+        (["operator", "line.npz", "--out", "z.npz"], 3, "takes dimension 2"),
+        (["operator", "nan.npz", "--out", "z.npz"], 3, "sample 1 of u"),
+        (["operator", "far.npz", "--out", "z.npz"], 2, "trained on [0, 1]"),
+        (["operator", "u.npz", "--u", "v", "--out", "z.npz"], 3, "no array 'v'"),
+        (["operator", "u.npz", "--resolution", "5", "5", "5", "--out", "z.npz"], 2, "one for each of 2 axes"),
+        (["operator", "u.npz", "--resolution", "1", "--out", "z.npz"], 2, "at least two points"),
+        (["operator", "u.npz", "--bounds", "0", "--out", "z.npz"], 2, "bounds are pairs of numbers"),
+        (["operator", "u.npz", "--layout", "b q", "--out", "z.npz"], 2, "unknown letter"),
+        (["operator", "u.npz", "--out", "u.npz/z.npz"], 5, "cannot write"),
+        (["afno", "points.npz", "--out", "z.npz"], 2, "AFNO"),
+    ],
+)
+def test_errors_are_one_line(call, operator, u, arguments, code, part):
+    AFNO((2, 2), 1, 1, hidden_channels=4, n_layers=1, n_blocks=2).save_pretrained("afno")
+    broken = u.copy()
+    broken[1, 2, 3] = np.nan
+    np.savez("u.npz", u=u)
+    np.savez("channels.npz", u=np.stack([u, u], 1))
+    np.savez("line.npz", u=u[:, 0], x=np.linspace(0, 1, 11))
+    np.savez("nan.npz", u=broken)
+    np.savez("far.npz", u=u, x=np.linspace(0, 5, 7), y=np.linspace(0, 1, 11))
+    np.savez("points.npz", u=u[:, 0], points=np.random.default_rng(0).random((11, 2)))
+    found, _, err = call("predict", *arguments)
+    assert (found, err.count("\n")) == (code, 1)
+    assert part in err
+    assert "Traceback" not in err
