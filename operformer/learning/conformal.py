@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from operformer.domain import Grid
 from operformer.domain.interpolation import interpolate
 from operformer.errors import DivergedError, UsageError
-from operformer.learning.evaluation import predict, together
+from operformer.learning.evaluation import predict
 from operformer.learning.loss import relative_l2
 from operformer.learning.samples import check_samples
 from operformer.operators import Operator
+from operformer.prediction import together
 from operformer.problems import Pairs, Samples
 
 AnyOperator = Callable[[Tensor, Grid], Tensor]
