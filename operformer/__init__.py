@@ -47,14 +47,8 @@ __all__ = [
     "write",
 ]
 
-_HOMES = (
-    "domain",
-    "operators",
-    "data.store",
-    "data.reading",
-    "data.writing",
-    "prediction",
-)  # where the names above are defined
+# Where the names above are defined; the front's read_inputs is that of prediction.
+_HOMES = ("domain", "operators", "prediction", "data.store", "data.reading", "data.writing")
 _PACKAGES = ("data", "domain", "errors", "operators", "problems")  # operformer.domain.Grid needs no import of its own
 
 
