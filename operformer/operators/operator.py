@@ -12,6 +12,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from operformer.domain import Grid
+from operformer.domain.box import Bounds
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
 
@@ -69,6 +70,12 @@ class Operator(nn.Module, ABC):
         n_axes = z.ndim - 2
         return z * _channelwise(self.output_scale, n_axes) + _channelwise(self.output_mean, n_axes)
 
+    @property
+    def bounds(self) -> Bounds:
+        """The box that the operator was trained on, the unit cube if it was not."""
+        lower, extent = self.domain_lower.tolist(), self.domain_extent.tolist()
+        return tuple((a, a + length) for a, length in zip(lower, extent, strict=True))
+
     def position(self, grid: Grid) -> Tensor:
         """The coordinates of the points (N, d), the domain the operator was trained on mapped to [0, 1]^d."""
         x = grid.points.reshape(-1, self.dim).to(self.domain_lower.device)
@@ -104,8 +111,7 @@ class Operator(nn.Module, ABC):
                 f'u.to("{self.input_mean.device}", {self.input_mean.dtype})'
             )
         if grid is None:
-            lower, extent = self.domain_lower.tolist(), self.domain_extent.tolist()
-            return Grid.uniform(tuple(u.shape[2:]), [(a, a + length) for a, length in zip(lower, extent, strict=True)])
+            return Grid.uniform(tuple(u.shape[2:]), self.bounds)
         if tuple(u.shape[2:]) != grid.shape:
             axes = ", ".join(str(n) for n in grid.shape)
             raise UsageError(f"u must be (batch, {self.in_channels}, {axes}) on this grid: got {tuple(u.shape)}")
