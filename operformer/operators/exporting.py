@@ -7,6 +7,7 @@ weights and the matrices of transforms are computed inside it, from the sizes of
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.export import Dim
+from torch.export import Dim, ExportedProgram
 
 from operformer.domain.grid import UniformKind, symbolic_grid
 from operformer.errors import ResourceError, UsageError
@@ -31,8 +32,7 @@ from operformer.operators.vitno import ViTNO
 
 EXPORTED = (TNO, UniversalTNO, Transformer, ViTNO, FANO)
 MOST = 2**16  # points of a patch along an axis, and functions in a batch
-# The batch and the points of a patch along each axis while the graph is made: primes, so that no size divides another by
-# chance, which torch would take for a rule.
+# The batch and the points of a patch along each axis while the graph is made; primes, which divide nothing by chance.
 TRACED_BATCH, TRACED = 3, (11, 13, 7)
 
 
@@ -99,11 +99,18 @@ def _refuse(operator: Operator, kind: UniformKind) -> None:
         raise UsageError("the modes of a Legendre basis depend on the number of points by a root; it is not exported")
 
 
+def _traced(module: OnUniformGrids) -> ExportedProgram:
+    """The graph. What torch cannot prove of all sizes, such as 1 % (2 n) = 1, it compares when the graph runs."""
+    shapes = module.dynamic_shapes()
+    return torch.export.export(
+        module, (module.example(),), dynamic_shapes=shapes, prefer_deferred_runtime_asserts_over_guards=True
+    )
+
+
 def _program(module: OnUniformGrids) -> bytes:
+    buffer = BytesIO()
     with _quiet():
-        program = torch.export.export(module, (module.example(),), dynamic_shapes=module.dynamic_shapes())
-        buffer = BytesIO()
-        torch.export.save(program, buffer)
+        torch.export.save(_traced(module), buffer)
     return buffer.getvalue()
 
 
@@ -113,17 +120,25 @@ def _onnx(module: OnUniformGrids) -> bytes:
         raise ResourceError(f"an .onnx file needs {missing[0]}, not installed here; try: pip install 'operformer[onnx]'")
     with _quiet():
         made = torch.onnx.export(
-            module,
-            (module.example(),),
-            dynamo=True,
-            dynamic_shapes=module.dynamic_shapes(),
-            input_names=["u"],
-            output_names=["z"],
-            verbose=False,
+            _traced(module), (), dynamo=True, input_names=["u"], output_names=["z"], verbose=False
         )
     if made is None:
         raise ResourceError("this torch makes no ONNX graph; try: pip install --upgrade torch onnxscript")
-    return made.model_proto.SerializeToString()
+    graph = made.model_proto
+    _name_sizes(graph.graph)
+    return graph.SerializeToString()
+
+
+def _name_sizes(graph: Any) -> None:
+    """batch, n0, n1, ... for the symbols that torch calls s44, s16, ... in the sizes of all tensors."""
+    sizes = [dim.dim_param for dim in graph.input[0].type.tensor_type.shape.dim]
+    symbols = [re.findall(r"s\d+", size) for size in sizes]
+    names = ["batch", "", *(f"n{axis}" for axis in range(len(sizes) - 2))]
+    new = {found[0]: name for found, name in zip(symbols, names, strict=True) if found}
+    for tensor in (*graph.input, *graph.output, *graph.value_info):
+        for dim in tensor.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                dim.dim_param = re.sub(r"s\d+", lambda found: new.get(found[0], found[0]), dim.dim_param)
 
 
 @contextmanager
