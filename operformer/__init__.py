@@ -3,7 +3,20 @@
 from operformer.data.reading import read
 from operformer.data.store import open_pairs
 from operformer.domain import Grid, voronoi_weights
-from operformer.operators import FANO, TNO, Operator, Transformer, UniversalTNO, ViTNO, attention, load, set_precision
+from operformer.operators import (
+    FANO,
+    TNO,
+    Operator,
+    Transformer,
+    UniversalTNO,
+    ViTNO,
+    attention,
+    export,
+    from_pretrained,
+    load,
+    push_to_hub,
+    set_precision,
+)
 
 __version__ = "0.1.0"
 
@@ -16,8 +29,11 @@ __all__ = [
     "UniversalTNO",
     "ViTNO",
     "attention",
+    "export",
+    "from_pretrained",
     "load",
     "open_pairs",
+    "push_to_hub",
     "read",
     "set_precision",
     "voronoi_weights",

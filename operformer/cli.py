@@ -1,5 +1,5 @@
-"""The command line: demo, generate, import, inspect, experiments, train, status, evaluate, certify, report,
-reproduce.
+"""The command line: demo, generate, import, inspect, experiments, train, status, evaluate, certify, report, card,
+export, reproduce.
 
 Exit codes: 0 done, 1 a certificate that is not passed, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers
 diverged, 5 resource, 130/143 signals.
@@ -23,6 +23,7 @@ from operformer.commands.console import console, show
 from operformer.commands.data import generate, import_, inspect
 from operformer.commands.experiments import experiments
 from operformer.commands.reproduce import reproduce
+from operformer.commands.sharing import card, export
 from operformer.errors import OperformerError, TerminatedError
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ app.command(import_, name="import")
 app.command(inspect)
 app.command(certify)
 app.command(experiments)
+app.command(card)
+app.command(export)
 app.command(reproduce)
 
 

@@ -144,11 +144,12 @@ def misspellings(word):
 
 COMMANDS = {
     "demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "certify": ["x"], "report": ["x"],
-    "inspect": ["x"], "experiments": [], "reproduce": ["all"],
+    "inspect": ["x"], "card": ["x"], "export": ["x", "x.pt2"], "experiments": [], "reproduce": ["all"],
     "generate": ["darcy-li", "--samples", "1", "--resolution", "8", "--out", "x"], "import": ["x", "--out", "x"],
 }  # fmt: skip
 KNOWN = {
     "demo": ("out",), "train": ("out", "scale", "debug"), "report": ("out",), "inspect": ("figure", "layout", "u", "z"),
+    "card": ("name", "licence"), "export": ("kind",),
     "experiments": ("scale", "json", "parameters", "tflops"),
     "certify": ("inputs", "resolution", "kind", "samples", "seed"), "reproduce": ("scale", "out", "jobs", "from"),
     "generate": ("samples", "resolution", "out", "seed", "first", "workers", "device", "dtype", "per-shard", "part",

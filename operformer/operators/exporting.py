@@ -19,7 +19,6 @@ from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.export import Dim, ExportedProgram
 
 from operformer.domain.grid import UniformKind, symbolic_grid
 from operformer.errors import ResourceError, UsageError
@@ -70,6 +69,8 @@ class OnUniformGrids(nn.Module):
 
     def dynamic_shapes(self) -> dict[str, dict[int, Any]]:
         """Which sizes are free: the batch, and along each axis the points of a patch."""
+        from torch.export import Dim  # which takes a while
+
         shapes: dict[int, Any] = {0: Dim("batch", min=1, max=MOST)}
         least = 3 if self.operator.settings.get("smoothing", "none") != "none" else 2  # it keeps the modes of all points
         for axis, count in enumerate(self._n_patches):
@@ -99,7 +100,7 @@ def _refuse(operator: Operator, kind: UniformKind) -> None:
         raise UsageError("the modes of a Legendre basis depend on the number of points by a root; it is not exported")
 
 
-def _traced(module: OnUniformGrids) -> ExportedProgram:
+def _traced(module: OnUniformGrids) -> Any:
     """The graph. What torch cannot prove of all sizes, such as 1 % (2 n) = 1, it compares when the graph runs."""
     shapes = module.dynamic_shapes()
     return torch.export.export(
