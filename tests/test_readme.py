@@ -27,7 +27,7 @@ def test_the_python_in_the_readme_runs(tmp_path, monkeypatch):
 
 def test_the_commands_in_the_readme_exist():
     used = set(re.findall(r"^    operformer ([a-z]+)", README, flags=re.MULTILINE))
-    named = "generate import inspect experiments train status evaluate certify report reproduce"
+    named = "generate import inspect experiments train status evaluate certify report card export reproduce"
     assert used == set(named.split())
     assert used <= set(app)
 

@@ -158,7 +158,9 @@ def predictions(operator: nn.Module, samples: Samples) -> Tensor:
     return torch.cat([predict(operator, block) for block in samples.blocks(together(samples.grid))])
 
 
-def relative_errors(operator: nn.Module, samples: Pairs, norm: LossName = "l2", batch_size: int | None = None) -> Tensor:
+def relative_errors(
+    operator: nn.Module, samples: Pairs, norm: LossName = "l2", batch_size: int | None = None
+) -> Tensor:
     """||G(u) - z|| / ||z|| for each sample (count,), float64 on the CPU."""
     parts = [
         LOSSES[norm](predict(operator, batch).double(), batch.z.double(), batch.grid).cpu()

@@ -19,6 +19,7 @@ from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
 
 from operformer.domain.grid import UniformKind, symbolic_grid
 from operformer.errors import ResourceError, UsageError
@@ -69,10 +70,10 @@ class OnUniformGrids(nn.Module):
 
     def dynamic_shapes(self) -> dict[str, dict[int, Any]]:
         """Which sizes are free: the batch, and along each axis the points of a patch."""
-        from torch.export import Dim  # which takes a while
-
         shapes: dict[int, Any] = {0: Dim("batch", min=1, max=MOST)}
-        least = 3 if self.operator.settings.get("smoothing", "none") != "none" else 2  # it keeps the modes of all points
+        least = (
+            3 if self.operator.settings.get("smoothing", "none") != "none" else 2
+        )  # it keeps the modes of all points
         for axis, count in enumerate(self._n_patches):
             points = Dim(f"n{axis}", min=least, max=MOST)
             shapes[2 + axis] = count * points if count > 1 else points
@@ -100,7 +101,7 @@ def _refuse(operator: Operator, kind: UniformKind) -> None:
         raise UsageError("the modes of a Legendre basis depend on the number of points by a root; it is not exported")
 
 
-def _traced(module: OnUniformGrids) -> Any:
+def _traced(module: OnUniformGrids) -> ExportedProgram:
     """The graph. What torch cannot prove of all sizes, such as 1 % (2 n) = 1, it compares when the graph runs."""
     shapes = module.dynamic_shapes()
     return torch.export.export(
@@ -118,11 +119,11 @@ def _program(module: OnUniformGrids) -> bytes:
 def _onnx(module: OnUniformGrids) -> bytes:
     missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
     if missing:
-        raise ResourceError(f"an .onnx file needs {missing[0]}, not installed here; try: pip install 'operformer[onnx]'")
-    with _quiet():
-        made = torch.onnx.export(
-            _traced(module), (), dynamo=True, input_names=["u"], output_names=["z"], verbose=False
+        raise ResourceError(
+            f"an .onnx file needs {missing[0]}, not installed here; try: pip install 'operformer[onnx]'"
         )
+    with _quiet():
+        made = torch.onnx.export(_traced(module), (), dynamo=True, input_names=["u"], output_names=["z"], verbose=False)
     if made is None:
         raise ResourceError("this torch makes no ONNX graph; try: pip install --upgrade torch onnxscript")
     graph = made.model_proto

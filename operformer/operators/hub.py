@@ -39,9 +39,7 @@ def push_to_hub(
             load(folder)  # what does not load here would not load elsewhere
         api = hub.HfApi()
         address = str(api.create_repo(name, private=private, exist_ok=True))
-        api.upload_folder(
-            repo_id=name, folder_path=folder, allow_patterns=[*FILES, CARD], commit_message=message
-        )
+        api.upload_folder(repo_id=name, folder_path=folder, allow_patterns=[*FILES, CARD], commit_message=message)
         return address
 
 

@@ -1,7 +1,7 @@
 """Beside neuraloperator: operators in its Trainer, and its models among ours.
 
-Its Trainer calls model(x=..., y=...) on tensors alone, and takes uniform grids for granted; ours are called with (u, grid).
-Nothing here imports it.
+Its Trainer calls model(x=..., y=...) on tensors alone and takes uniform grids for granted; ours are called with (u,
+grid). Nothing here imports it.
 """
 
 from __future__ import annotations
@@ -71,10 +71,11 @@ def _normalisation(normalizer: Any, channels: int, name: str) -> tuple[Tensor, T
         return torch.zeros(channels), torch.ones(channels)
     mean, scale = normalizer.mean, normalizer.std + normalizer.eps
     for values in (mean, scale):
-        if values.numel() not in (1, channels) or values.ndim > 1 and values.numel() != max(values.shape[:2]):
+        by_channel = values.ndim <= 1 or values.numel() == max(values.shape[:2])
+        if values.numel() not in (1, channels) or not by_channel:
             raise UsageError(
-                f"{name} has shape {tuple(values.shape)}, numbers for each point of one grid; fit it with dim=[0, 2, 3], "
-                "one number for each channel"
+                f"{name} has shape {tuple(values.shape)}, numbers for each point of one grid, and an operator has one "
+                f"for each of {channels} channels; fit it with dim=[0, 2, 3]"
             )
     return mean.flatten().expand(channels), scale.flatten().expand(channels)
 

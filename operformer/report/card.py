@@ -41,8 +41,8 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit") -> str:
             "",
             f"# {experiment.name}",
             "",
-            f"A neural operator ({operator}, {run.parameters:,} parameters) for {problem}: {inputs} to {outputs}. Made with "
-            f"operformer {__version__}; physical units in and out, on grids it was not trained on.",
+            f"A neural operator ({operator}, {run.parameters:,} parameters) for {problem}: {inputs} to {outputs}. Made "
+            f"with operformer {__version__}; physical units in and out, on grids it was not trained on.",
             "",
             "```python",
             *_loading(run, name),
@@ -95,12 +95,11 @@ def _front_matter(run: Run, licence: str) -> dict[str, Any]:
 def _loading(run: Run, name: str) -> list[str]:
     """Three lines that load and apply the operator, to u (batch, channels, *shape)."""
     grid = run.experiment.problem.grid(run.experiment.data.resolution)
+    where = "grid)  # such as Grid.rectilinear(x, y) or Grid.scattered(points): where the values of u lie"
     if grid.kind in get_args(UniformKind):
-        made = f'Grid.uniform(u.shape[2:], {list(grid.bounds)}, kind="{grid.kind}")'
-    else:
-        made = f"Grid.scattered(points, bounds={list(grid.bounds)})  # or wherever the values of u are"
+        where = f'Grid.uniform(u.shape[2:], {list(grid.bounds)}, kind="{grid.kind}"))'
     return [
         "from operformer import Grid, from_pretrained",
-        f"operator = from_pretrained({name!r})",
-        f"z = operator(u, {made})" if grid.kind != "scattered" else f"z = operator(u, grid)  # grid = {made}",
+        f"operator = from_pretrained({json.dumps(name)})",
+        f"z = operator(u, {where}",
     ]

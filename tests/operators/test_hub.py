@@ -104,7 +104,7 @@ def test_no_network_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda: api)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", api.snapshot_download)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ResourceError, match="cannot upload to me/tno: .*refused"):
+    with pytest.raises(ResourceError, match=r"cannot upload to me/tno: .*refused"):
         push_to_hub(TNO(1, 1, 1, 4, 1, 1), "me/tno")
     with pytest.raises(ResourceError, match="cannot fetch me/tno: "):
         from_pretrained("me/tno")
