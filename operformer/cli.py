@@ -1,5 +1,5 @@
 """The command line: demo, generate, import, inspect, experiments, train, status, evaluate, predict, certify, calibrate,
-report, reproduce, doctor.
+report, card, export, reproduce, doctor.
 
 Exit codes: 0 done, 1 a certificate that is not passed, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers
 diverged, 5 resource, 130/143 signals.
@@ -26,6 +26,7 @@ from operformer.commands.doctor import doctor
 from operformer.commands.experiments import experiments
 from operformer.commands.predict import predict
 from operformer.commands.reproduce import reproduce
+from operformer.commands.sharing import card, export
 from operformer.errors import OperformerError, TerminatedError
 
 app = App(
@@ -154,6 +155,8 @@ app.command(predict)
 app.command(certify)
 app.command(calibrate)
 app.command(experiments)
+app.command(card)
+app.command(export)
 app.command(reproduce)
 app.command(doctor)
 

@@ -144,12 +144,13 @@ def misspellings(word):
 
 COMMANDS = {
     "demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "certify": ["x"], "report": ["x"],
-    "calibrate": ["x"], "doctor": [], "inspect": ["x"], "experiments": [], "reproduce": ["all"],
-    "predict": ["x", "y", "--out", "z.npz"],
+    "calibrate": ["x"], "doctor": [], "inspect": ["x"], "experiments": [], "reproduce": ["all"], "card": ["x"],
+    "predict": ["x", "y", "--out", "z.npz"], "export": ["x", "x.pt2"],
     "generate": ["darcy-li", "--samples", "1", "--resolution", "8", "--out", "x"], "import": ["x", "--out", "x"],
 }  # fmt: skip
 KNOWN = {
     "demo": ("out",), "train": ("out", "scale", "debug"), "report": ("out",), "inspect": ("figure", "layout", "u", "z"),
+    "card": ("name", "licence"), "export": ("kind",),
     "experiments": ("scale", "json", "parameters", "tflops"),
     "calibrate": ("alpha", "delta", "spread", "draws"),
     "certify": ("inputs", "resolution", "kind", "samples", "seed"), "reproduce": ("scale", "out", "jobs", "from"),

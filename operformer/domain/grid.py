@@ -20,6 +20,7 @@ from operformer.domain.box import Bounds, GivenBounds, as_points, checked_bounds
 from operformer.domain.quadrature import trapezoidal_weights
 from operformer.errors import UsageError
 
+UniformKind = Literal["nodes", "cells", "periodic"]
 Kind = Literal["nodes", "cells", "periodic", "rectilinear", "scattered", "ragged"]
 
 
@@ -45,7 +46,7 @@ class Grid:
     def uniform(
         shape: int | Sequence[int],
         bounds: GivenBounds | None = None,
-        kind: Literal["nodes", "cells", "periodic"] = "nodes",
+        kind: UniformKind = "nodes",
     ) -> Grid:
         """Equispaced points: "nodes" hold both ends (trapezoid), "cells" are midpoints, "periodic" has no upper end.
 
@@ -205,6 +206,21 @@ class Grid:
         if self.counts is not None:
             return f"Grid(ragged, {len(self.counts)} sets of at most {self.shape[0]} points in {box})"
         return f"Grid({self.kind}, {' x '.join(map(str, self.shape))} points in {box})"
+
+
+def symbolic_grid(shape: Sequence[int], bounds: Bounds, kind: UniformKind) -> Grid:
+    """`Grid.uniform` of sizes that are not known yet: x_i = a + (i + s) h, computed inside a graph that is exported.
+
+    Sizes may be symbols, whose values nothing here looks at; so nothing is checked, and nothing is sorted.
+    """
+    axes, axis_weights = [], []
+    for n, (lower, upper) in zip(shape, bounds, strict=True):
+        i = torch.arange(n, dtype=torch.float64)
+        spacing = (upper - lower) / (n - 1 if kind == "nodes" else n)
+        axes.append(lower + (i + (0.5 if kind == "cells" else 0.0)) * spacing)
+        is_end = (i == 0) | (i == n - 1) if kind == "nodes" else torch.zeros_like(i, dtype=torch.bool)
+        axis_weights.append(torch.where(is_end, 0.5, 1.0).double() * spacing)
+    return _tensor_product(axes, axis_weights, bounds, kind, has_equal_weights=kind != "nodes")
 
 
 def check_weights(weights: Tensor) -> None:

@@ -80,7 +80,7 @@ class TensorPatches:
             return _average(v, self._flat("members"), self._flat("is_real"), self.shape)
         d = len(self.shape)
         order = [axis for k in range(d) for axis in (1 + k, 1 + d + k)]
-        return v.unflatten(1, self.n_patches).permute(0, *order, -1).reshape(len(v), *self.shape, v.shape[-1])
+        return v.unflatten(1, self.n_patches).permute(0, *order, -1).reshape(v.shape[0], *self.shape, v.shape[-1])
 
     def _flat(self, name: Literal["members", "is_real"]) -> Tensor:
         """The points of all axes together, flattened (P, M): which point of the grid they are, or whether they are."""
@@ -143,7 +143,7 @@ def make_patches(grid: Grid, n_patches: Sequence[int]) -> Patches:
 
 def _axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
     axis = grid.axes[k] if grid.axes is not None else grid.points[:, k]
-    n, device = len(axis), axis.device
+    n, device = axis.shape[0], axis.device  # len would fix the size of an exported graph
     if count > n:
         raise UsageError(f"axis {k} has {n} points for {count} patches; use at most {n} patches or a finer grid")
     if grid.kind in ("cells", "periodic") and n % count == 0:

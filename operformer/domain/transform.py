@@ -109,7 +109,7 @@ def make_transform(patches: Patches, basis: Basis, n_modes: tuple[int, ...], lik
         analysis.append(there.to(like))
         synthesis.append(back.to(like))
         if not basis.is_orthonormal:
-            gram.append(torch.einsum("pxi,px,pxj->pij", back, axis.weights, back).to(like))
+            gram.append(_gram(back, axis.weights).to(like))
     return TensorTransform(patches.n_patches, tuple(analysis), tuple(synthesis), tuple(gram) or None)
 
 
@@ -143,8 +143,13 @@ def _scattered_transform(
         synthesis = (synthesis.unsqueeze(-1) * basis.synthesis(x, m).unsqueeze(-2)).flatten(-2)
     gram = None
     if not basis.is_orthonormal:
-        gram = torch.einsum("pxi,px,pxj->pij", synthesis, patches.weights, synthesis).to(like)
+        gram = _gram(synthesis, patches.weights).to(like)
     return ScatteredTransform(analysis.transpose(-1, -2).to(like), synthesis.to(like), gram)
+
+
+def _gram(functions: Tensor, weights: Tensor) -> Tensor:
+    """<phi_i, phi_j> on each patch, by its quadrature: (P, points, size), (P, points) -> (P, size, size)."""
+    return functions.transpose(-1, -2) @ (functions * weights.unsqueeze(-1))
 
 
 def n_functions(basis: Basis, n_modes: tuple[int, ...]) -> int:

@@ -13,7 +13,7 @@ from math import log2
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
@@ -21,6 +21,7 @@ from operformer.errors import UsageError
 from operformer.learning.loss import relative_l2
 from operformer.learning.nested_grids import GRADINGS, NestedGrids
 from operformer.learning.probes import Probes
+from operformer.operators.neuralop import UniformOnly, computes_in
 
 AnyOperator = Callable[[Tensor, Grid], Tensor]
 Verdict = Literal["passed", "failed", "skipped"]
@@ -119,20 +120,6 @@ def certify(
     return Certificate(type(shown).__name__, repr(grids.uniform(0)), checks)
 
 
-class UniformOnly(nn.Module):
-    """A module z = f(u) of another library, such as neuraloperator's, as `operator(u, grid)` on uniform grids."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, u: Tensor, grid: Grid) -> Tensor:
-        """f(u), if the grid is uniform."""
-        if grid.kind not in ("nodes", "cells", "periodic"):
-            raise UsageError(f"{type(self.module).__name__} knows uniform grids only: got {grid}")
-        return self.module(u)
-
-
 class _Refused(Exception):
     """What an operator said in place of an output; ``politely`` in an error of its own that it means."""
 
@@ -146,9 +133,7 @@ class _Asked:
 
     def __init__(self, operator: AnyOperator, probes: Probes, grids: NestedGrids) -> None:
         self.operator, self.probes, self.grids = operator, probes, grids
-        tensors = [*operator.parameters(), *operator.buffers()] if isinstance(operator, nn.Module) else []
-        real = [t for t in tensors if t.is_floating_point()]
-        self.like = real[0] if real else torch.zeros((), dtype=torch.float64)
+        self.like = computes_in(operator)
         self.rounding = ROUNDING.get(self.like.dtype, 1e-2)
         self._finest: Tensor | None = None
 

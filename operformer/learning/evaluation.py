@@ -8,7 +8,7 @@ from math import prod
 from statistics import median
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from operformer.errors import DivergedError
 from operformer.learning.error_spectra import ErrorSpectrum, SpectrumMean
@@ -16,7 +16,7 @@ from operformer.learning.face_jumps import FaceJumps, JumpMean
 from operformer.learning.loss import LOSSES, LossName, relative_h1, relative_l2
 from operformer.learning.pictures import cut
 from operformer.learning.samples import check_samples
-from operformer.operators import Operator
+from operformer.operators.neuralop import computes_in
 from operformer.prediction import together
 from operformer.problems import Pairs, Samples
 
@@ -102,13 +102,16 @@ class Images:
 
 
 def evaluate(
-    operator: Operator,
+    operator: nn.Module,
     samples: Samples,
     label: str,
     is_periodic: bool = False,
     n_patches: Sequence[int] | None = None,
 ) -> Evaluation:
-    """The operator's errors on the samples' own grid; see `assess`. The partition is the operator's, if it has one."""
+    """The operator's errors on the samples' own grid; see `assess`. The partition is the operator's, if it has one.
+
+    Other libraries' modules are evaluated as `operformer.operators.neuralop.UniformOnly`.
+    """
     check_samples(samples, "test")
     return assess(predictions(operator, samples), samples, label, is_periodic, n_patches or partition(operator))
 
@@ -149,12 +152,14 @@ def assess(
     )
 
 
-def predictions(operator: Operator, samples: Samples) -> Tensor:
+def predictions(operator: nn.Module, samples: Samples) -> Tensor:
     """G(u) for all samples, some at a time: (count, channels, *shape)."""
     return torch.cat([predict(operator, block) for block in samples.blocks(together(samples.grid))])
 
 
-def relative_errors(operator: Operator, samples: Pairs, norm: LossName = "l2", batch_size: int | None = None) -> Tensor:
+def relative_errors(
+    operator: nn.Module, samples: Pairs, norm: LossName = "l2", batch_size: int | None = None
+) -> Tensor:
     """||G(u) - z|| / ||z|| for each sample (count,), float64 on the CPU."""
     parts = [
         LOSSES[norm](predict(operator, batch).double(), batch.z.double(), batch.grid).cpu()
@@ -164,13 +169,13 @@ def relative_errors(operator: Operator, samples: Pairs, norm: LossName = "l2", b
 
 
 @torch.no_grad()
-def predict(operator: Operator, samples: Samples) -> Tensor:
+def predict(operator: nn.Module, samples: Samples) -> Tensor:
     """G(u) on the samples' grid, in the operator's precision and on its device."""
     operator.eval()
-    return operator(samples.u.to(operator.input_mean), samples.grid).to(samples.z.device)
+    return operator(samples.u.to(computes_in(operator)), samples.grid).to(samples.z.device)
 
 
-def partition(operator: Operator) -> tuple[int, ...] | None:
+def partition(operator: nn.Module) -> tuple[int, ...] | None:
     """The patches along each axis of an operator that has patches."""
     return getattr(operator, "n_patches", None)
 

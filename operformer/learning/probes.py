@@ -9,6 +9,7 @@ from typing import Literal
 from torch import Tensor
 
 from operformer.domain import Grid
+from operformer.domain.box import Bounds
 from operformer.operators import Operator
 from operformer.operators.baselines import AFNO, FNO
 from operformer.problems import Problem
@@ -54,10 +55,9 @@ def kind_for(operator: Operator) -> Literal["nodes", "periodic"]:
     return "periodic" if isinstance(operator, AFNO | FNO) else "nodes"
 
 
-def domain_of(operator: Operator) -> tuple[tuple[float, float], ...]:
+def domain_of(operator: Operator) -> Bounds:
     """The box that the operator was trained on, the unit cube if it was not."""
-    lower, extent = operator.domain_lower.double().tolist(), operator.domain_extent.double().tolist()
-    return tuple((a, a + length) for a, length in zip(lower, extent, strict=True))
+    return operator.bounds
 
 
 def resolution_for(operator: Operator) -> tuple[int, ...]:

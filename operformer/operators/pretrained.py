@@ -40,7 +40,7 @@ def load(folder: str | Path) -> Operator:
     """The operator that `Operator.save_pretrained` wrote to a folder, in evaluation mode, on the CPU."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise DataError(f"there is no folder {folder}; give one that save_pretrained wrote")
+        raise DataError(f"there is no folder {folder}; give one that save_pretrained wrote, or use from_pretrained")
     if not (folder / "config.json").is_file() and (folder / "operator" / "config.json").is_file():
         raise DataError(f"{folder} is the folder of a run; its operator is in {folder / 'operator'}")
     # Without memory first: a file may describe more than it holds.

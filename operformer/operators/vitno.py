@@ -77,7 +77,7 @@ class ViTNO(Operator):
         patches = make_patches(grid, self.n_patches)
         transform = make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, u)
         x = self.position(grid).unflatten(0, grid.shape)
-        u_in = torch.cat([u.movedim(1, -1), x.expand(len(u), *x.shape)], -1)
+        u_in = torch.cat([u.movedim(1, -1), x.expand(u.shape[0], *x.shape)], -1)
         v = self._lifted(patches.split(u_in), transform)
         volume = 1 / prod(self.n_patches)
         has_equal_weights = isinstance(patches, TensorPatches) and patches.is_even

@@ -21,4 +21,4 @@ def check_uniform(name: str, grid: Grid, query: Grid | None) -> None:
 def with_coordinates(operator: Operator, u: Tensor, grid: Grid) -> Tensor:
     """(u(x), x) as channels: (batch, c, *shape) -> (batch, c + d, *shape)."""
     x = operator.position(grid).T.unflatten(1, grid.shape)
-    return torch.cat([u, x.expand(len(u), *x.shape)], 1)
+    return torch.cat([u, x.expand(u.shape[0], *x.shape)], 1)

@@ -1,0 +1,52 @@
+"""The commands that hand an operator on: card, export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from operformer.commands.console import console
+
+
+def card(run: Path, *, name: str = "owner/name", licence: str = "mit") -> None:
+    """Write the card of an evaluated run, README.md, beside its operator's weights, for the Hub.
+
+    Parameters
+    ----------
+    run
+        The folder of the run.
+    name
+        What the operator is, or will be, called on the Hub.
+    licence
+        Of the weights, as the Hub spells it.
+    """
+    from operformer.report.card import write_card
+    from operformer.run import read_run
+
+    path = run / "operator" / "README.md"
+    write_card(read_run(run), path, name, licence)
+    console.print(f'card: {path}; next: operformer.push_to_hub("{run / "operator"}", "{name}")', soft_wrap=True)
+
+
+def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic"] | None = None) -> None:
+    """Write a trained operator as one graph for uniform grids of any resolution: .pt2 (torch.export) or .onnx.
+
+    Parameters
+    ----------
+    run
+        The folder of a run, or of a saved operator.
+    out
+        The file.
+    kind
+        Where the values lie; on the run's own kind of grid if not given, on nodes without a run.
+    """
+    from operformer.operators import export as write
+    from operformer.operators import load
+    from operformer.run import read_experiment
+
+    is_run = (run / "operator").is_dir()
+    if kind is None and is_run:
+        experiment = read_experiment(run)
+        kind = experiment.problem.grid(experiment.data.resolution).kind  # type: ignore[assignment]  # refused below
+    path = write(load(run / "operator" if is_run else run), out, kind or "nodes")
+    console.print(f"exported: {path}", soft_wrap=True)
