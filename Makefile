@@ -16,7 +16,7 @@ help:           ## list the targets
 demo: $(VENV)/installed            ## train a TNO on Lorenz 63 and write runs/demo/report.html (about three minutes)
 	$(BIN)/operformer demo
 
-reproduce: $(VENV)/installed       ## every table and figure of the paper at smoke scale, in runs/reproduction (MINUTES)
+reproduce: $(VENV)/installed       ## every table and figure of the paper at smoke scale, in runs/reproduction (half an hour on two busy cores)
 	$(BIN)/python -m pip install --quiet --editable '.[baselines]' || echo "without neuraloperator: rows of FNO say 'not run'"
 	$(BIN)/operformer reproduce all --out runs/reproduction
 

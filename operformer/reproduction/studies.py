@@ -163,8 +163,8 @@ _SMOOTHING = Study(
     "smoothing",
     "A smoothing last layer",
     "(I - ε Laplace)^-α after FANO, ε = 0.001, α = 1.001. Jumps are differences of the error between neighbouring "
-    "points, root mean square in units of the truth's: across faces of patches, and inside patches. Their ratio is 1 "
-    "where faces are like any other place.",
+    "points, root mean square in units of the truth's: across faces of patches, and inside patches. Their ratio is to "
+    "be seen beside that of the truth, which knows no patches: it is not 1 where faces and waves of the flow align.",
     (FANO, SMOOTHED),
     (
         _accuracy("smoothing", "Smoothing: relative L2 error", (FANO, SMOOTHED)),
