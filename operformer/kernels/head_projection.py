@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operformer.kernels.pointwise_block import head_start
+from operformer.kernels.tiles import head_start, heads_of, rows_of, tile_of
 
 ROWS, WARPS = 64, 4
 SPLITS, STAGES = 88, 3  # of the sum over rows
@@ -22,16 +22,11 @@ def _project_kernel(  # type: ignore[no-untyped-def]
     v, heads, weights, biases, shift, points, patches, slots, apart,
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    tiles = tl.cdiv(points, block)
-    patch = tl.program_id(0) // tiles
-    first = (tl.program_id(0) - patch * tiles) * block
-    row = tl.arange(0, block)
-    column = tl.arange(0, channels)
-    present = (first + row < points)[:, None]
-    start = (patch.to(tl.int64) * points + first) * channels
+    patch, first, start, present = tile_of(tl.program_id(0), points, channels, block)
     there = head_start(patch, first, points, patches, slots, channels // width, width)
-    across = (column // width)[None, :] * (slots * points * width) + row[:, None] * width + (column % width)[None, :]
-    x = tl.load(v + start + row[:, None] * channels + column[None, :], present, 0.0)
+    across = heads_of(points, slots, channels, width, block)
+    column = tl.arange(0, channels)
+    x = tl.load(v + start + rows_of(channels, block), present, 0.0)
     for part in tl.static_range(3):
         weight = tl.load(weights + part * channels * channels + column[:, None] * channels + column[None, :])
         y = tl.dot(x, weight) + tl.load(biases + part * channels + column)[None, :]
@@ -46,20 +41,15 @@ def _gather_kernel(  # type: ignore[no-untyped-def]
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """The gradient of v from those of query, key and value; weights come transposed."""
-    tiles = tl.cdiv(points, block)
-    patch = tl.program_id(0) // tiles
-    first = (tl.program_id(0) - patch * tiles) * block
-    row = tl.arange(0, block)
-    column = tl.arange(0, channels)
-    present = (first + row < points)[:, None]
-    start = (patch.to(tl.int64) * points + first) * channels
+    patch, first, start, present = tile_of(tl.program_id(0), points, channels, block)
     there = head_start(patch, first, points, patches, slots, channels // width, width)
-    across = (column // width)[None, :] * (slots * points * width) + row[:, None] * width + (column % width)[None, :]
+    across = heads_of(points, slots, channels, width, block)
+    column = tl.arange(0, channels)
     total = tl.zeros([block, channels], tl.float32)
     for part in tl.static_range(3):
         weight = tl.load(weights + part * channels * channels + column[:, None] * channels + column[None, :])
         total = tl.dot(tl.load(d_heads + part * apart + there + across, present, 0.0), weight, total)
-    tl.store(dv + start + row[:, None] * channels + column[None, :], total.to(tl.float16), present)
+    tl.store(dv + start + rows_of(channels, block), total.to(tl.float16), present)
 
 
 @triton.jit
@@ -68,21 +58,15 @@ def _weight_kernel(  # type: ignore[no-untyped-def]
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
     """The gradients of the three weights (channels of v, channels of the heads) and biases, in ``splits`` parts."""
-    row = tl.arange(0, block)
     column = tl.arange(0, channels)
     part = tl.program_id(0) % 3
     total = tl.zeros([channels, channels], tl.float32)
     along = tl.zeros([channels], tl.float32)
-    tiles = tl.cdiv(points, block)
-    wide = tl.program_id(0).to(tl.int64) * 0
-    across = (column // width)[None, :] * (slots * points * width) + row[:, None] * width + (column % width)[None, :]
+    across = heads_of(points, slots, channels, width, block)
     for tile in tl.range(tl.program_id(0) // 3, n_tiles, splits, num_stages=stages):
-        patch = tile // tiles
-        first = (tile - patch * tiles) * block
-        present = (first + row < points)[:, None]
-        start = ((patch + wide) * points + first) * channels
+        patch, first, start, present = tile_of(tile, points, channels, block)
         there = head_start(patch, first, points, patches, slots, channels // width, width)
-        x = tl.load(v + start + row[:, None] * channels + column[None, :], present, 0.0)
+        x = tl.load(v + start + rows_of(channels, block), present, 0.0)
         gradient = tl.load(d_heads + part * apart + there + across, present, 0.0)
         total = tl.dot(tl.trans(x), gradient, total)
         along += tl.sum(gradient.to(tl.float32), 0)

@@ -18,19 +18,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from operformer.kernels.tiles import head_start, heads_of, rows_of, tile_of
+
 FORWARD_ROWS, BACKWARD_ROWS, WARPS = 64, 64, 4
 KEPT = torch.bfloat16  # gradients and what they are multiplied with, for the gradients of weights
 # Rows of ``vectors``: gain and shift of the first norm, biases inside and outside, gain and shift of the second, merge.
 N_VECTORS = 7
-
-
-@triton.jit
-def head_start(patch, first, points, patches, slots, heads: tl.constexpr, width: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Where the points of a patch, from ``first`` on, begin in (batch, heads, slots, points, width)."""
-    sample = patch // patches
-    wide = tl.program_id(0).to(tl.int64) * 0  # an address may need more than 32 bits
-    slot = (sample + wide) * heads * slots + (patch - sample * patches)
-    return (slot * points + first) * width
 
 
 @triton.jit
@@ -78,20 +71,13 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     v, a, shift, z, z_half, inner, outer, merge, vectors, epsilon_1, epsilon_2, points, patches, slots,
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, merged: tl.constexpr, halved: tl.constexpr,
 ):  # fmt: skip
-    tiles = tl.cdiv(points, block)
-    patch = tl.program_id(0) // tiles
-    first = (tl.program_id(0) - patch * tiles) * block
-    row = tl.arange(0, block)
+    patch, first, start, present = tile_of(tl.program_id(0), points, channels, block)
     column = tl.arange(0, channels)
-    present = (first + row < points)[:, None]
-    local = row[:, None] * channels + column[None, :]
-    start = (patch.to(tl.int64) * points + first) * channels
+    local = rows_of(channels, block)
     x = tl.load(v + start + local, present, 0.0)
     if merged:
         there = head_start(patch, first, points, patches, slots, channels // width, width)
-        across = (
-            (column // width)[None, :] * (slots * points * width) + row[:, None] * width + (column % width)[None, :]
-        )
+        across = heads_of(points, slots, channels, width, block)
         h = tl.load(a + there + across, present, 0.0).to(tl.float32)
         h += tl.load(shift + (patch // patches) * channels + column)[None, :]
         x += _product(h, tl.load(merge + column[:, None] * channels + column[None, :]))
@@ -123,21 +109,14 @@ def _upper_kernel(  # type: ignore[no-untyped-def]
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, merged: tl.constexpr, halved: tl.constexpr,
 ):  # fmt: skip
     """The forward pass again, then back through the second norm: dt, the gradient before it."""
-    tiles = tl.cdiv(points, block)
-    patch = tl.program_id(0) // tiles
-    first = (tl.program_id(0) - patch * tiles) * block
-    row = tl.arange(0, block)
+    patch, first, start, present = tile_of(tl.program_id(0), points, channels, block)
     column = tl.arange(0, channels)
-    present = (first + row < points)[:, None]
-    local = row[:, None] * channels + column[None, :]
+    local = rows_of(channels, block)
     square = column[:, None] * channels + column[None, :]
-    start = (patch.to(tl.int64) * points + first) * channels
     x = tl.load(v + start + local, present, 0.0)
     if merged:
         there = head_start(patch, first, points, patches, slots, channels // width, width)
-        across = (
-            (column // width)[None, :] * (slots * points * width) + row[:, None] * width + (column % width)[None, :]
-        )
+        across = heads_of(points, slots, channels, width, block)
         h = tl.load(a + there + across, present, 0.0).to(tl.float32)
         h += tl.load(shift + (patch // patches) * channels + column)[None, :]
         tl.store(h_kept + start + local, h.to(h_kept.dtype.element_ty), present)
@@ -146,7 +125,8 @@ def _upper_kernel(  # type: ignore[no-untyped-def]
         x += tl.load(a + start + local, present, 0.0)
     x += tl.load(vectors + 6 * channels + column)[None, :]
     x, inverse = _normalise(x, epsilon_1, channels)
-    tl.store(inverses + (patch.to(tl.int64) * points + first) + row, inverse, first + row < points)
+    row = tl.arange(0, block)
+    tl.store(inverses + start // channels + row, inverse, first + row < points)
     tl.store(x_kept + start + local, x.to(x_kept.dtype.element_ty), present)
     y = x * tl.load(vectors + column)[None, :] + tl.load(vectors + channels + column)[None, :]
     hidden = tl.dot(y.to(tl.float16), tl.load(inner + square)) + tl.load(vectors + 2 * channels + column)[None, :]
@@ -174,15 +154,10 @@ def _lower_kernel(  # type: ignore[no-untyped-def]
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, merged: tl.constexpr,
 ):  # fmt: skip
     """Back through the feed-forward and the first norm: the gradients of v and a. Weights come transposed."""
-    tiles = tl.cdiv(points, block)
-    patch = tl.program_id(0) // tiles
-    first = (tl.program_id(0) - patch * tiles) * block
-    row = tl.arange(0, block)
+    patch, first, start, present = tile_of(tl.program_id(0), points, channels, block)
     column = tl.arange(0, channels)
-    present = (first + row < points)[:, None]
-    local = row[:, None] * channels + column[None, :]
+    local = rows_of(channels, block)
     square = column[:, None] * channels + column[None, :]
-    start = (patch.to(tl.int64) * points + first) * channels
     mine = sums + tl.program_id(0) * 4 * channels + column
     gradient = tl.load(dt + start + local, present, 0.0).to(tl.float32)
     hidden = _gradient_product(gradient, tl.load(outer + square))
@@ -191,7 +166,8 @@ def _lower_kernel(  # type: ignore[no-untyped-def]
     tl.store(dh_kept + start + local, hidden.to(dh_kept.dtype.element_ty), present)
     gradient += _gradient_product(hidden, tl.load(inner + square))
     x = tl.load(x_kept + start + local, present, 0.0).to(tl.float32)
-    inverse = tl.load(inverses + (patch.to(tl.int64) * points + first) + row, first + row < points, 0.0)
+    row = tl.arange(0, block)
+    inverse = tl.load(inverses + start // channels + row, first + row < points, 0.0)
     tl.store(mine, tl.sum(gradient * x, 0))
     tl.store(mine + channels, tl.sum(gradient, 0))
     gradient = _norm_gradient(gradient * tl.load(vectors + column)[None, :], x, inverse, channels)
@@ -200,9 +176,7 @@ def _lower_kernel(  # type: ignore[no-untyped-def]
     if merged:
         tl.store(dx_kept + start + local, gradient.to(dx_kept.dtype.element_ty), present)
         there = head_start(patch, first, points, patches, slots, channels // width, width)
-        across = (
-            (column // width)[None, :] * (slots * points * width) + row[:, None] * width + (column % width)[None, :]
-        )
+        across = heads_of(points, slots, channels, width, block)
         heads = _gradient_product(gradient, tl.load(merge + square))
         tl.store(da + there + across, heads.to(da.dtype.element_ty), present)
     else:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from operformer.domain import Grid
 
 MOST_GRAPHS = 4  # each keeps the memory of a whole training step
+MOST_SEEN = 16  # shapes that are remembered, with their grids
 
 
 class Graphed(nn.Module):
@@ -33,6 +34,8 @@ class Graphed(nn.Module):
             return self.operator(u, grid)
         if key not in self._graphs:
             if key not in self._seen or len(self._graphs) == MOST_GRAPHS:
+                if len(self._seen) == MOST_SEEN:
+                    self._seen.clear()
                 self._seen[key] = grid
                 return self.operator(u, grid)
             graphed = torch.cuda.make_graphed_callables(_OnGrid(self.operator, grid), (u.clone(),))

@@ -19,7 +19,8 @@ Module = TypeVar("Module", bound=nn.Module)
 def set_precision(operator: Module, averages: torch.dtype | None) -> Module:
     """Round query, key and value to ``averages`` inside every attention of the operator; None undoes it.
 
-    Every module with an ``average_dtype`` is meant. Between patches the products themselves are float32 so far.
+    Every module with an ``average_dtype`` is meant. On a GPU float16, with products in TF32 allowed, also chooses fused
+    layers (`composition.can_fuse`); elsewhere values are rounded and averaged in float32.
     """
     if averages not in (None, torch.float16, torch.bfloat16):
         raise UsageError(f"averages must be None, torch.float16 or torch.bfloat16: got {averages}")

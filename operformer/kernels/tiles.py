@@ -1,0 +1,40 @@
+"""Where a tile of points stands in memory: rows of the latent function, and values by heads."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def tile_of(number, points, channels: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The patch of a tile, its first point there, where its first row begins, and which of its rows are points."""
+    tiles = tl.cdiv(points, block)
+    patch = number // tiles
+    first = (number - patch * tiles) * block
+    wide = tl.program_id(0).to(tl.int64) * 0  # an address may need more than 32 bits
+    start = ((patch + wide) * points + first) * channels
+    return patch, first, start, (first + tl.arange(0, block) < points)[:, None]
+
+
+@triton.jit
+def rows_of(channels: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The offsets of a tile in (rows, channels)."""
+    return tl.arange(0, block)[:, None] * channels + tl.arange(0, channels)[None, :]
+
+
+@triton.jit
+def head_start(patch, first, points, patches, slots, heads: tl.constexpr, width: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Where the points of a patch, from ``first`` on, begin in (batch, heads, slots, points, width)."""
+    sample = patch // patches
+    wide = tl.program_id(0).to(tl.int64) * 0
+    slot = (sample + wide) * heads * slots + (patch - sample * patches)
+    return (slot * points + first) * width
+
+
+@triton.jit
+def heads_of(points, slots, channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The offsets of a tile in (batch, heads, slots, points, width)."""
+    column = tl.arange(0, channels)
+    across = (column // width)[None, :] * (slots * points * width) + (column % width)[None, :]
+    return across + tl.arange(0, block)[:, None] * width
