@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 
 import pytest
 import torch
@@ -10,6 +11,14 @@ from operformer.commands.doctor import BROWSERS
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton: kernels then run in NumPy
+
+
+@pytest.fixture(autouse=True)
+def _compile_afresh():
+    """All operators share one `forward`, and the compiler compiles one function eight times a process and no more."""
+    yield
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
 
 
 @pytest.fixture

@@ -37,6 +37,8 @@ class Ranks:
     def setup(self, operator: nn.Module, is_compiled: bool) -> nn.Module:
         """The operator as all processes train it; its parameters may become shards."""
         operator.to(self.device)
+        if is_compiled:
+            torch.compiler.reset()  # operators share `forward`, of which the compiler keeps eight forms a process
         module = torch.compile(operator) if is_compiled else operator
         return self.fabric.setup_module(module)  # type: ignore[arg-type]
 
