@@ -1,54 +1,107 @@
-"""An operator whose kernels are launched as one graph: a small batch costs a GPU less time than a CPU to launch it."""
+"""The loss of a batch and its gradient as one launch: CUDA graphs of the compiled forward and backward pass.
+
+A CPU needs longer to launch the kernels of a small batch one by one than a GPU to carry them out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import cast
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
+from operformer.learning.loss import Loss
+from operformer.problems import Samples
 
-MOST_GRAPHS = 4  # each keeps the memory of a whole training step
-MOST_SEEN = 16  # shapes that are remembered, with their grids
+MOST_GRAPHS = 8  # as many as the compiler keeps forms of one function
+WARM = 20  # batches of one shape before it is worth compiling; the last one of an epoch is often smaller
+
+Action = Callable[[], Tensor]
+Recorder = Callable[[Action], Action]
 
 
-class Graphed(nn.Module):
-    """operator(u, grid) while training on a GPU, by CUDA graphs of its forward and its backward pass.
+@dataclass(frozen=True)
+class _Recording:
+    """What a graph reads, and how to carry it out again."""
 
-    A graph is recorded when a shape on a grid comes for the second time; before that, beyond four graphs, without
-    gradients, on a ragged grid or on a CPU the operator is called as it is. The output is overwritten by the next call.
+    u: Tensor
+    z: Tensor
+    factor: Tensor
+    replay: Action
+
+
+class GraphedPass:
+    """The mean loss of the operator on a batch; its gradient, times a factor, is added to that of the parameters.
+
+    A shape on a grid that keeps coming is compiled and recorded; before that the operator is called as it is. The loss
+    is overwritten by the next call. Gradients must stay where they are: zero them, do not drop them.
     """
 
-    def __init__(self, operator: nn.Module) -> None:
-        super().__init__()
-        self.operator = operator
-        self._graphs: dict[tuple[torch.Size, int], Callable[[Tensor], Tensor]] = {}
-        self._seen: dict[tuple[torch.Size, int], Grid] = {}  # which keeps the number of a grid from being used again
+    def __init__(self, operator: nn.Module, loss: Loss, record: Recorder | None = None, warm: int = WARM) -> None:
+        self._operator, self._loss, self._warm = operator, loss, warm
+        self._compiled = torch.compile(operator, dynamic=False)
+        self._record = record or CudaGraphs(list(operator.parameters()))
+        self._seen: WeakKeyDictionary[Grid, Counter[torch.Size]] = WeakKeyDictionary()
+        self._recordings: dict[tuple[torch.Size, Grid], _Recording] = {}
 
-    def forward(self, u: Tensor, grid: Grid) -> Tensor:
-        """z on the points of the grid."""
-        key = (u.shape, id(grid))
-        if u.device.type != "cuda" or not torch.is_grad_enabled() or grid.counts is not None:
-            return self.operator(u, grid)
-        if key not in self._graphs:
-            if key not in self._seen or len(self._graphs) == MOST_GRAPHS:
-                if len(self._seen) == MOST_SEEN:
-                    self._seen.clear()
-                self._seen[key] = grid
-                return self.operator(u, grid)
-            graphed = torch.cuda.make_graphed_callables(_OnGrid(self.operator, grid), (u.clone(),))
-            self._graphs[key] = cast(Callable[[Tensor], Tensor], graphed)
-        return self._graphs[key](u)
+    def __call__(self, samples: Samples, factor: float) -> Tensor:
+        """The loss, without its gradient."""
+        key = (samples.u.shape, samples.grid)
+        if key not in self._recordings:
+            seen = self._seen.setdefault(samples.grid, Counter())
+            seen[samples.u.shape] += 1
+            if seen[samples.u.shape] <= self._warm or len(self._recordings) == MOST_GRAPHS or samples.grid.counts:
+                return self._pass(self._operator, samples.u, samples.z, samples.grid, factor)
+            self._recordings[key] = self._recording(samples, factor)
+        recording = self._recordings[key]
+        recording.u.copy_(samples.u)
+        recording.z.copy_(samples.z)
+        recording.factor.fill_(factor)
+        return recording.replay()
+
+    def _recording(self, samples: Samples, factor: float) -> _Recording:
+        u, z, grid = samples.u.clone(), samples.z.clone(), samples.grid
+        static = torch.full((), factor, dtype=u.dtype, device=u.device)
+        return _Recording(u, z, static, self._record(lambda: self._pass(self._compiled, u, z, grid, static)))
+
+    def _pass(self, module: Callable[..., Tensor], u: Tensor, z: Tensor, grid: Grid, factor: float | Tensor) -> Tensor:
+        loss = self._loss(module(u, grid), z, grid).mean()
+        (loss * factor).backward()
+        return loss.detach()
 
 
-class _OnGrid(nn.Module):
-    """The operator on one grid, a function of u alone."""
+class CudaGraphs:
+    """Records an action that adds to the gradients of some parameters; all recordings share their memory."""
 
-    def __init__(self, operator: nn.Module, grid: Grid) -> None:
-        super().__init__()
-        self.operator, self.grid = operator, grid
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self._parameters = parameters
+        self._pool: Any = None
 
-    def forward(self, u: Tensor) -> Tensor:
-        return self.operator(u, self.grid)
+    def __call__(self, action: Action) -> Action:
+        """The same action from now on, by one launch; gradients are as before when this returns."""
+        torch.cuda.empty_cache()  # what batches before it have used would otherwise be kept beside the graph's memory
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        kept = [gradient.clone() for gradient in gradients]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):  # compiles, tunes, and makes the libraries' workspaces
+                action()
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.empty_cache()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, stream=stream):
+            output = action()
+        self._pool = graph.pool()
+        torch._foreach_copy_(gradients, kept)
+
+        def replay() -> Tensor:
+            graph.replay()
+            return output
+
+        return replay

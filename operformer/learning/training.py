@@ -22,6 +22,7 @@ from operformer.learning.batches import Augmentation, Plan, batch_sizes, levels_
 from operformer.learning.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
 from operformer.learning.ema import WeightAverage
 from operformer.learning.evaluation import relative_errors
+from operformer.learning.graphed import GraphedPass
 from operformer.learning.heartbeat import Heartbeat
 from operformer.learning.lock import locked
 from operformer.learning.loss import LOSSES
@@ -110,7 +111,8 @@ def _prepare(
     symmetries: tuple[Symmetry, ...],
 ) -> _Job:
     """Data and operator on the device, optimizer and schedule ready."""
-    module = ranks.setup(operator, settings.compile)
+    has_graphs = settings.compile and ranks.device.type == "cuda" and ranks.world == 1
+    module = ranks.setup(operator, settings.compile and not has_graphs)
     optimizer = make_optimizer(settings.optimizer, operator, settings.learning_rate, settings.weight_decay)
     sizes = batch_sizes(settings.batch_size, levels)
     plan = Plan(len(levels[0]), sizes, settings.epochs, settings.seed, settings.resolutions == "mixed")
@@ -129,7 +131,14 @@ def _prepare(
         resident(validation, ranks.device, operator.input_mean.dtype),
         plan,
         state,
-        Update(ranks, module, state, settings.loss, settings.clip_norm),
+        Update(
+            ranks,
+            module,
+            state,
+            settings.loss,
+            settings.clip_norm,
+            GraphedPass(operator, LOSSES[settings.loss]) if has_graphs else None,
+        ),
         Augmentation(symmetries, settings.seed) if settings.augment else None,
     )
 

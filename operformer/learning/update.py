@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor
 
 from operformer.errors import ResourceError
 from operformer.learning.checkpoint import State
+from operformer.learning.graphed import GraphedPass
 from operformer.learning.loss import LOSSES, LossName
 from operformer.learning.ranks import Ranks
 from operformer.learning.rounding import unscale
@@ -28,6 +29,7 @@ class Update:
     state: State
     loss: LossName
     clip_norm: float
+    graphs: GraphedPass | None = None  # in place of the module, on one GPU
 
     def __call__(self, parts: Iterable[tuple[Samples, int]], size: int, requests: list[float]) -> list[float] | None:
         """The sum of the losses of ``size`` pairs and the summed requests; None if a number is not finite.
@@ -35,24 +37,29 @@ class Update:
         ``parts`` are this process's, each with how many of its pairs count.
         """
         given = list(parts)
-        local = 0.0
-        for number, (samples, count) in enumerate(given):
-            local += self._backward(samples, count, size, is_last=number == len(given) - 1)
-        norm = self._gradient_norm()
+        losses = [
+            self._backward(samples, count, size, is_last=number == len(given) - 1)
+            for number, (samples, count) in enumerate(given)
+        ]
+        norm = self._gradient_norm()  # after it, reading the losses waits for nothing
+        local = sum(loss.item() * count for loss, (_, count) in zip(losses, given, strict=True))
         summed = self.ranks.total(local, *requests)
         if not isfinite(summed[0]) or not (isfinite(norm) or self._may_be_scaled_too_high()):
             return None
         if isfinite(norm):
             self._step()
-        self.state.optimizer.zero_grad()
+        self.state.optimizer.zero_grad(set_to_none=self.graphs is None)
         self.state.schedule.after_update()
         return summed
 
-    def _backward(self, samples: Samples, count: int, size: int, is_last: bool) -> float:
-        """Add the gradient of a part; the sum of its losses."""
+    def _backward(self, samples: Samples, count: int, size: int, is_last: bool) -> Tensor:
+        """Add the gradient of a part; the mean of its losses."""
         weight = count * self.ranks.world / size  # the gradients of the processes are averaged
         scale = self.state.scale.value if self.state.scale else 1.0
         try:
+            if self.graphs is not None:
+                loss = self.graphs(samples, weight * scale)
+                return loss.clone() if not is_last else loss
             with self._silence(not is_last):
                 prediction = self.module(samples.u, samples.grid)
                 loss = LOSSES[self.loss](prediction, samples.z, samples.grid).mean()
@@ -61,7 +68,7 @@ class Update:
             if _is_out_of_memory(error):
                 raise _out_of_memory(samples, self.ranks.rank) from None
             raise
-        return loss.item() * count
+        return loss.detach()
 
     def _silence(self, is_silent: bool) -> AbstractContextManager[None]:
         """Processes need not exchange the gradients of all parts but the last."""

@@ -63,7 +63,7 @@ def can_fuse(layers: nn.ModuleList, v: Tensor) -> bool:
     return (
         are_rounded(v)
         and getattr(layer.attention, "average_dtype", None) == torch.float16
-        and isinstance(layer.norm_1, nn.LayerNorm)
+        and layer.norm == "after"
         and isinstance(layer.skip_1, nn.Identity)
         and v.shape[-1] in FUSED_WIDTHS
         and HAS_TRITON

@@ -5,50 +5,91 @@ Inside an operator the channels come last: a latent function v is (batch, points
 
 from __future__ import annotations
 
-from typing import Any
+from math import pi
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from operformer.domain.products import are_rounded
+from operformer.domain.products import are_rounded, exact_matmul
+from operformer.errors import UsageError
 
 FEW = 8  # channels
+
+NormPlace = Literal["after", "before"]
 
 
 class EncoderLayer(nn.Module):
     """v <- LayerNorm(W_1 v + A(v));  v <- LayerNorm(W_2 v + W_3 f(W_4 v + b_1) + b_2) (equation recurrence_enc_def).
 
     The attention is passed in: whatever maps (v, measure, source) to a function on the points of v. W_1 and W_2 are the
-    identity, as in the paper's experiments, unless ``learnable_skips``. Without ``normalised`` it is Section 5's layer.
+    identity, as in the paper's experiments, unless ``learnable_skips``. With ``norm="before"`` the attention and the
+    feed-forward map see LayerNorm(v), and v itself goes on unchanged; without a norm (None) it is Section 5's layer.
     """
 
     def __init__(
-        self, attention: nn.Module, channels: int, learnable_skips: bool = False, normalised: bool = True
+        self, attention: nn.Module, channels: int, learnable_skips: bool = False, norm: NormPlace | None = "after"
     ) -> None:
         super().__init__()
         self.attention = attention
+        self.norm = norm
         self.skip_1 = nn.Linear(channels, channels, bias=False) if learnable_skips else nn.Identity()
-        self.norm_1 = nn.LayerNorm(channels) if normalised else nn.Identity()
+        self.norm_1 = nn.LayerNorm(channels) if norm else nn.Identity()
         self.skip_2 = nn.Linear(channels, channels, bias=False) if learnable_skips else nn.Identity()
-        self.norm_2 = nn.LayerNorm(channels) if normalised else nn.Identity()
+        self.norm_2 = nn.LayerNorm(channels) if norm else nn.Identity()
         self.feed_forward = two_layers(channels, channels, channels)
 
     def forward(self, v: Tensor, measure: Any, source: Tensor | None = None) -> Tensor:
         """The next v. ``measure`` is what the attention knows of the grid, ``source`` what it attends to (None: v)."""
+        if self.norm == "before":
+            attended = None if source is None else self.norm_1(source)
+            v = self.skip_1(v) + self.attention(self.norm_1(v), measure, attended)
+            return self.skip_2(v) + self.feed_forward(self.norm_2(v))
         v = self.norm_1(self.skip_1(v) + self.attention(v, measure, source))
         return self.norm_2(self.skip_2(v) + self.feed_forward(v))
 
 
 class PointwiseLift(nn.Module):
-    """T_in(u)(x) = W_in (u(x), x) (equation concat)."""
+    """T_in(u)(x) = W_in (u(x), x) (equation concat), plus `Waves` where there are any."""
 
-    def __init__(self, in_channels: int, dim: int, hidden_channels: int) -> None:
+    def __init__(self, in_channels: int, dim: int, hidden_channels: int, waves: int = 0) -> None:
         super().__init__()
         self.linear = nn.Linear(in_channels + dim, hidden_channels)
+        self.waves = make_waves(dim, hidden_channels, waves)
 
     def forward(self, u: Tensor, x: Tensor) -> Tensor:
         """(batch, n, in_channels), (n, d) -> (batch, n, hidden_channels)."""
-        return exact_linear(self.linear, _with_points(u, x))
+        v = exact_linear(self.linear, _with_points(u, x))
+        return v if self.waves is None else v + self.waves(x)
+
+
+class Waves(nn.Module):
+    """W (sin k pi x_j, cos k pi x_j), k = 1, ..., count: positions that a linear map of x can hardly tell apart."""
+
+    def __init__(self, dim: int, hidden_channels: int, count: int) -> None:
+        super().__init__()
+        self.count = count
+        self.linear = nn.Linear(2 * count * dim, hidden_channels, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., n, d) -> (..., n, hidden_channels)."""
+        phases = pi * x.unsqueeze(-1) * torch.arange(1, self.count + 1, dtype=x.dtype, device=x.device)
+        waves = torch.cat([phases.sin(), phases.cos()], -1).flatten(-2)
+        return exact_matmul(waves, self.linear.weight.T)
+
+
+def make_waves(dim: int, hidden_channels: int, count: int) -> Waves | None:
+    """So many waves along each axis; none if 0."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise UsageError(f"waves must be a whole number of at least 0: got {count!r}; try 8")
+    return Waves(dim, hidden_channels, count) if count else None
+
+
+def checked_norm(norm: str) -> NormPlace:
+    """Where a layer normalises."""
+    if norm not in ("after", "before"):
+        raise UsageError(f'norm must be "after" or "before": got {norm!r}')
+    return norm  # type: ignore[return-value]
 
 
 class InitialLift(nn.Module):
@@ -57,17 +98,19 @@ class InitialLift(nn.Module):
     The last ``initial_channels`` channels of the input hold u_0, the same at every t; they are read at the point t = 0.
     """
 
-    def __init__(self, in_channels: int, dim: int, hidden_channels: int, initial_channels: int) -> None:
+    def __init__(self, in_channels: int, dim: int, hidden_channels: int, initial_channels: int, waves: int = 0) -> None:
         super().__init__()
         self.initial_channels = initial_channels
         self.linear = nn.Linear(in_channels - initial_channels + dim, hidden_channels)
         self.initial = nn.Linear(in_channels + dim, hidden_channels)
+        self.waves = make_waves(dim, hidden_channels, waves)
 
     def forward(self, u: Tensor, x: Tensor) -> Tensor:
         """(batch, n, in_channels), (n, d) -> (batch, n, hidden_channels)."""
         later = exact_linear(self.linear, _with_points(u[..., : -self.initial_channels], x))
         at_start = exact_linear(self.initial, _with_points(u, x))
-        return torch.where(is_start(x).unsqueeze(-1), at_start, later)
+        v = torch.where(is_start(x).unsqueeze(-1), at_start, later)
+        return v if self.waves is None else v + self.waves(x)
 
 
 def is_start(x: Tensor) -> Tensor:
@@ -76,15 +119,16 @@ def is_start(x: Tensor) -> Tensor:
 
 
 class PointwiseHead(nn.Module):
-    """T_out(v)(x) = W_out v(x)."""
+    """T_out(v)(x) = W_out v(x), of LayerNorm(v) after layers that do not end with one."""
 
-    def __init__(self, hidden_channels: int, out_channels: int) -> None:
+    def __init__(self, hidden_channels: int, out_channels: int, norm: NormPlace = "after") -> None:
         super().__init__()
+        self.norm = nn.LayerNorm(hidden_channels) if norm == "before" else nn.Identity()
         self.linear = nn.Linear(hidden_channels, out_channels)
 
     def forward(self, v: Tensor, x: Tensor) -> Tensor:
         """(batch, n, hidden_channels) -> (batch, n, out_channels); x is not looked at."""
-        return exact_linear(self.linear, v)
+        return exact_linear(self.linear, self.norm(v))
 
 
 class TwoLayerMap(nn.Module):

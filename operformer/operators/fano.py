@@ -12,7 +12,7 @@ from operformer.domain.patches import make_patches
 from operformer.domain.transform import make_transform
 from operformer.operators.attention import check_heads
 from operformer.operators.composition import encode
-from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift
+from operformer.operators.encoder import EncoderLayer, NormPlace, PointwiseHead, PointwiseLift, checked_norm
 from operformer.operators.integral import BasisName, make_spectrum
 from operformer.operators.operator import Operator, constructor_settings
 from operformer.operators.patched import LastLayers, SmoothingName, check_patches, refuse_query
@@ -24,7 +24,7 @@ class FANO(Operator):
 
     Any grid will do: the partition belongs to D, and each patch has its own points and weights. ``n_modes`` = m keeps
     |k_j| < m. Good values: patches of about 32 points along each axis, 9 modes, ``final_modes=64``, as in the paper;
-    ``periodic_extension`` or the cosine basis where patches are not periodic.
+    ``periodic_extension`` or the cosine basis where patches are not periodic. ``norm`` and ``waves`` are as in the TNO.
     """
 
     def __init__(
@@ -41,6 +41,8 @@ class FANO(Operator):
         final_modes: int = 0,
         smoothing: SmoothingName = "none",
         learnable_skips: bool = False,
+        norm: NormPlace = "after",
+        waves: int = 0,
     ) -> None:
         settings = constructor_settings(locals())
         dim = len(check_patches(n_patches))
@@ -48,12 +50,17 @@ class FANO(Operator):
         check_heads(hidden_channels, n_heads)
         self.n_patches = tuple(n_patches)
         self.spectrum = make_spectrum(basis, periodic_extension, n_modes, n_patches)
-        self.lift = PointwiseLift(in_channels, dim, hidden_channels)
+        self.lift = PointwiseLift(in_channels, dim, hidden_channels, waves)
         self.layers = nn.ModuleList(
-            EncoderLayer(FourierAttention(hidden_channels, n_heads, self.spectrum), hidden_channels, learnable_skips)
+            EncoderLayer(
+                FourierAttention(hidden_channels, n_heads, self.spectrum),
+                hidden_channels,
+                learnable_skips,
+                checked_norm(norm),
+            )
             for _ in range(n_layers)
         )
-        self.head = PointwiseHead(hidden_channels, out_channels)
+        self.head = PointwiseHead(hidden_channels, out_channels, norm)
         self.last = LastLayers(dim, out_channels, final_modes, smoothing)
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:

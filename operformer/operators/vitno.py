@@ -15,7 +15,7 @@ from operformer.domain.transform import TensorTransform, Transform, make_transfo
 from operformer.errors import UsageError
 from operformer.operators.attention import check_heads
 from operformer.operators.composition import can_fuse, encode
-from operformer.operators.encoder import EncoderLayer, PointwiseHead
+from operformer.operators.encoder import EncoderLayer, NormPlace, PointwiseHead, checked_norm, make_waves
 from operformer.operators.integral import BasisName, FourierIntegralOperator, make_spectrum
 from operformer.operators.operator import Operator, constructor_settings
 from operformer.operators.patched import LastLayers, SmoothingName, check_patches, refuse_query
@@ -28,7 +28,7 @@ class ViTNO(Operator):
     Patches are compared point by point, so every patch needs the same points: cells and periodic grids whose size the
     number of patches divides, and nodes where it divides the number of intervals. With ``resample`` other grids are
     interpolated to cells of the nearest such size, and the output back. Good values: patches of about 32 points along
-    each axis, 12 modes, ``final_modes=64``, as in the paper.
+    each axis, 12 modes, ``final_modes=64``, as in the paper. ``norm`` and ``waves`` are as in the TNO.
     """
 
     def __init__(
@@ -46,6 +46,8 @@ class ViTNO(Operator):
         smoothing: SmoothingName = "none",
         learnable_skips: bool = False,
         resample: bool = False,
+        norm: NormPlace = "after",
+        waves: int = 0,
     ) -> None:
         settings = constructor_settings(locals())
         dim = len(check_patches(n_patches))
@@ -54,11 +56,14 @@ class ViTNO(Operator):
         self.n_patches, self.resample = tuple(n_patches), resample
         self.spectrum = make_spectrum(basis, periodic_extension, n_modes, n_patches)
         self.lift = FourierIntegralOperator(self.spectrum, in_channels + dim, hidden_channels)
+        self.waves = make_waves(dim, hidden_channels, waves)
         self.layers = nn.ModuleList(
-            EncoderLayer(PatchedAttention(hidden_channels, n_heads), hidden_channels, learnable_skips)
+            EncoderLayer(
+                PatchedAttention(hidden_channels, n_heads), hidden_channels, learnable_skips, checked_norm(norm)
+            )
             for _ in range(n_layers)
         )
-        self.head = PointwiseHead(hidden_channels, out_channels)
+        self.head = PointwiseHead(hidden_channels, out_channels, norm)
         self.last = LastLayers(dim, out_channels, final_modes, smoothing)
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
@@ -79,6 +84,8 @@ class ViTNO(Operator):
         x = self.position(grid).unflatten(0, grid.shape)
         u_in = torch.cat([u.movedim(1, -1), x.expand(u.shape[0], *x.shape)], -1)
         v = self._lifted(patches.split(u_in), transform)
+        if self.waves is not None:
+            v = v + patches.split(self.waves(x).unsqueeze(0))
         volume = 1 / prod(self.n_patches)
         has_equal_weights = isinstance(patches, TensorPatches) and patches.is_even
         measure = CommonPoints(volume * _common_weights(patches).to(u), volume, has_equal_weights)

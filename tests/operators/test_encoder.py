@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from operformer.errors import UsageError
 from operformer.operators.attention import MultiHeadAttention, SelfAttention, log_density
-from operformer.operators.encoder import EncoderLayer
+from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift
 
 
 def linear(v, state, name):
@@ -130,7 +131,7 @@ def test_the_epsilon_of_the_norms_counts():
 
 def test_the_layer_of_section_5_has_no_norms():
     """v <- W_1 v + A(v; Q, K, V);  v <- W_2 v + W_3 f(W_4 v + b_1) + b_2 (equation recurrence_enc_func_ua)."""
-    layer = randomise(EncoderLayer(SelfAttention(5), 5, learnable_skips=True, normalised=False).double(), seed=6)
+    layer = randomise(EncoderLayer(SelfAttention(5), 5, learnable_skips=True, norm=None).double(), seed=6)
     state, v = as_arrays(layer), latent(1, 7, 5)[0].numpy()
     query, key, value = (linear(v, state, f"attention.{name}") for name in ("query", "key", "value"))
     middle = linear(v, state, "skip_1") + average(query, key, value, WEIGHTS.numpy(), 1.0)
@@ -138,6 +139,54 @@ def test_the_layer_of_section_5_has_no_norms():
     expected = linear(middle, state, "skip_2") + linear(inner, state, "feed_forward.2")
     out = layer(torch.from_numpy(v)[None], log_density(WEIGHTS)).detach()[0]
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-11, atol=1e-11, equal_nan=False)
+
+
+@pytest.mark.parametrize("learnable_skips", [False, True])
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["itself", "another function"])
+def test_a_layer_may_normalise_before(learnable_skips, elsewhere):
+    """v <- W_1 v + A(LN v; LN source);  v <- W_2 v + W_3 f(W_4 LN v + b_1) + b_2."""
+    layer = randomise(EncoderLayer(MultiHeadAttention(15, 3), 15, learnable_skips, norm="before").double(), seed=8)
+    state, eps = as_arrays(layer), layer.norm_1.eps
+    v, source = latent(1, 7, 15, seed=9), latent(1, 7, 15, seed=10) if elsewhere else None
+    out = layer(v, log_density(WEIGHTS), source).detach()[0]
+    v = v[0].numpy()
+    attended = None if source is None else layer_norm(source[0].numpy(), state, "norm_1", eps)
+    skip = lambda v, name: linear(v, state, name) if learnable_skips else v  # noqa: E731
+    normal = layer_norm(v, state, "norm_1", eps)
+    v = skip(v, "skip_1") + multi_head(normal, state, "attention", WEIGHTS.numpy(), 3, attended)
+    inner = gelu(linear(layer_norm(v, state, "norm_2", eps), state, "feed_forward.0"))
+    expected = skip(v, "skip_2") + linear(inner, state, "feed_forward.2")
+    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-11, atol=1e-11, equal_nan=False)
+
+
+def test_a_head_normalises_what_no_layer_did():
+    head = randomise(PointwiseHead(5, 3, norm="before").double(), seed=11)
+    state, v = as_arrays(head), latent(1, 7, 5, seed=12)
+    expected = linear(layer_norm(v[0].numpy(), state, "norm", head.norm.eps), state, "linear")
+    np.testing.assert_allclose(head(v, None).detach()[0].numpy(), expected, rtol=1e-12, atol=1e-12, equal_nan=False)
+    assert [name for name, _ in PointwiseHead(5, 3).named_parameters()] == ["linear.weight", "linear.bias"]
+
+
+def test_a_lift_is_told_waves():
+    """W_in (u, x) + b + sum_k W_sin sin(k pi x_j) + W_cos cos(k pi x_j), the sines of an axis before its cosines."""
+    lift = randomise(PointwiseLift(2, 3, 7, waves=2).double(), seed=13)
+    state = as_arrays(lift)
+    u, x = latent(1, 5, 2, seed=14), torch.rand(5, 3, generator=torch.Generator().manual_seed(15)).double()
+    expected = linear(np.concatenate([u[0].numpy(), x.numpy()], 1), state, "linear")
+    weight = state["waves.linear.weight"]
+    for i in range(5):
+        for axis in range(3):
+            for k in (1, 2):
+                angle = k * math.pi * float(x[i, axis])
+                expected[i] += weight[:, 4 * axis + k - 1] * math.sin(angle)
+                expected[i] += weight[:, 4 * axis + 2 + k - 1] * math.cos(angle)
+    np.testing.assert_allclose(lift(u, x).detach()[0].numpy(), expected, rtol=1e-12, atol=1e-12, equal_nan=False)
+
+
+@pytest.mark.parametrize("waves", [-1, 1.0, True, "8"])
+def test_waves_that_make_no_sense_are_refused(waves):
+    with pytest.raises(UsageError, match="waves must be a whole number of at least 0"):
+        PointwiseLift(1, 1, 4, waves)
 
 
 def test_gradients_of_a_layer_by_finite_differences():

@@ -12,6 +12,7 @@ from operformer.errors import DataError
 
 OPERATORS = {
     "TNO": (TNO, {"hidden_channels": 10, "n_layers": 2, "n_heads": 5, "learnable_skips": True, "initial_channels": 1}),
+    "TNO-before": (TNO, {"hidden_channels": 10, "n_layers": 2, "n_heads": 5, "norm": "before", "waves": 3}),
     "UniversalTNO": (UniversalTNO, {"hidden_channels": 7, "n_layers": 2}),
     "Transformer": (Transformer, {"hidden_channels": 6, "n_layers": 1, "n_heads": 3}),
 }
