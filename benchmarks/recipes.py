@@ -1,0 +1,84 @@
+"""Ways to train one operator on one problem, side by side: the same draws, seed, epochs and device.
+
+    python benchmarks/recipes.py darcy-64-tno [--scale smoke|paper] [--recipes before waves ema ...] [--out table.json]
+        [data.train=600 training.epochs=20 ...]
+
+The first row is the experiment as it is, with the settings that are given at the end; each recipe changes what its
+line in RECIPES says; hot and cold are three times and a third of its learning rate. Printed: seconds, the median and the mean relative L2 error of the validation pairs, never of the
+test pairs, and the ratio of the median to that of the first row.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from operformer.experiments import find_experiment
+from operformer.learning.evaluation import relative_errors
+from operformer.problems.draws import Draws
+from operformer.run import train_run
+
+RECIPES = {
+    "base": [],
+    "before": ["operator.norm=before"],
+    "waves": ["operator.waves=8"],
+    "before-waves": ["operator.norm=before", "operator.waves=8"],
+    "ema": ["training.ema=0.999"],
+    "augment": ["training.augment=true"],
+    "muon": ["training.optimizer=muon"],
+    "decay": ["training.weight_decay=1e-2"],
+    "l2": ["training.loss=l2"],
+    "cosine": ["training.schedule=cosine"],
+    "hot": ["training.learning_rate={hot}"],
+    "cold": ["training.learning_rate={cold}"],
+    "all": ["operator.norm=before", "operator.waves=8", "training.augment=true", "training.ema=0.999"],
+    "all-muon": [
+        "operator.norm=before",
+        "operator.waves=8",
+        "training.augment=true",
+        "training.ema=0.999",
+        "training.optimizer=muon",
+    ],
+}
+
+
+def measure(experiment, draws):
+    """Train in a folder that is thrown away; seconds and the errors of the validation pairs."""
+    data = experiment.data
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        operator = train_run(experiment, Path(folder), draws)
+        seconds = time.perf_counter() - started
+        device = operator.input_mean.device
+        pairs = draws.sample(experiment.problem, data.train + data.validation, data.resolution, data.seed, device)
+        errors = relative_errors(operator, pairs[data.train :].to(dtype=operator.input_mean.dtype), "l2")
+    return {"seconds": seconds, "median": float(errors.median()), "mean": float(errors.mean())}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiment")
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("--scale", choices=["smoke", "paper"], default="smoke")
+    parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    draws, rows = Draws(kept=2), []
+    rate = find_experiment(arguments.experiment, arguments.scale, arguments.overrides).training.learning_rate
+    for name in dict.fromkeys(["base", *arguments.recipes]):
+        changes = [change.format(hot=3 * rate, cold=rate / 3) for change in RECIPES[name]]
+        experiment = find_experiment(arguments.experiment, arguments.scale, [*arguments.overrides, *changes])
+        row = {"recipe": name, **measure(experiment, draws)}
+        rows.append(row | {"ratio": row["median"] / (rows[0]["median"] if rows else row["median"])})
+        print(
+            "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v:12s}" for k, v in rows[-1].items()),
+            flush=True,
+        )
+        if arguments.out:
+            settings = {"experiment": arguments.experiment, "scale": arguments.scale, "overrides": arguments.overrides}
+            arguments.out.write_text(json.dumps(settings | {"rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
