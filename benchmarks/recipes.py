@@ -4,8 +4,9 @@
         [data.train=600 training.epochs=20 ...]
 
 The first row is the experiment as it is, with the settings that are given at the end; each recipe changes what its
-line in RECIPES says; hot and cold are three times and a third of its learning rate. Printed: seconds, the median and the mean relative L2 error of the validation pairs, never of the
-test pairs, and the ratio of the median to that of the first row.
+line in RECIPES says; hot and cold are three times and a third of its learning rate. Printed: seconds, the median and
+the mean relative L2 error of the validation pairs, never of the test pairs, and the ratio of the median to that of the
+first row.
 """
 
 import argparse
