@@ -8,8 +8,9 @@ shapes. Before anything is timed, every form is compared with the formula in flo
 largest difference in the dtype of the row; more than 1e-5 in float32, gradients included, ends the run. The weights are
 those of a square of nodes: one for inner points, one for edges, one for corners.
 
-    ours            what the networks call: log w as a key channel on a GPU, as a mask on a CPU; float32 for bfloat16
+    ours            what the networks call: log w as a key channel on a GPU, as a mask on a CPU; float16 for bfloat16
     channel         [q, 1] and [k, log w] in the dtype itself; channel-cudnn: by that kernel
+    narrow-value    the same with the value's channels as they are; narrow-value-cudnn
     through-fp16    bfloat16 as float16, which is exact but for its range: three more bits in the output
     mask            log w as an additive mask that is broadcast; mask-cudnn
     value-channel   softmax(q k) applied to [w v, w], then divided by the last channel; value-channel-cudnn
@@ -48,6 +49,12 @@ def channel(query, key, value, log_weights, scale):
     width = -(-longer.shape[-1] // 8) * 8
     padded = (pad(t, (0, width - t.shape[-1])) for t in (longer, biased, value))
     return scaled_dot_product_attention(*padded, scale=1.0)[..., : value.shape[-1]]
+
+
+def narrow_value(query, key, value, log_weights, scale):
+    longer, biased = with_bias(query * scale, key, log_weights)
+    longer, biased = (pad(t, (0, -t.shape[-1] % 8)) for t in (longer, biased))
+    return scaled_dot_product_attention(longer, biased, value, scale=1.0)
 
 
 def through_fp16(query, key, value, log_weights, scale):
@@ -146,6 +153,8 @@ FORMS = {
     "ours": ours,
     "channel": channel,
     "channel-cudnn": by_cudnn(channel),
+    "narrow-value": narrow_value,
+    "narrow-value-cudnn": by_cudnn(narrow_value),
     "through-fp16": through_fp16,
     "mask": mask,
     "mask-cudnn": by_cudnn(mask),

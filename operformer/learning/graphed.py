@@ -6,23 +6,20 @@ A CPU needs longer to launch the kernels of a small batch one by one than a GPU 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
+from operformer.kernels.recording import Action, CudaGraphs, Recorder
 from operformer.learning.loss import Loss
 from operformer.problems import Samples
 
 MOST_GRAPHS = 8  # as many as the compiler keeps forms of one function
 WARM = 20  # batches of one shape before it is worth compiling; the last one of an epoch is often smaller
-
-Action = Callable[[], Tensor]
-Recorder = Callable[[Action], Action]
 
 
 @dataclass(frozen=True)
@@ -73,35 +70,3 @@ class GraphedPass:
         loss = self._loss(module(u, grid), z, grid).mean()
         (loss * factor).backward()
         return loss.detach()
-
-
-class CudaGraphs:
-    """Records an action that adds to the gradients of some parameters; all recordings share their memory."""
-
-    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
-        self._parameters = parameters
-        self._pool: Any = None
-
-    def __call__(self, action: Action) -> Action:
-        """The same action from now on, by one launch; gradients are as before when this returns."""
-        torch.cuda.empty_cache()  # what batches before it have used would otherwise be kept beside the graph's memory
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        kept = [gradient.clone() for gradient in gradients]
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(2):  # compiles, tunes, and makes the libraries' workspaces
-                action()
-        torch.cuda.current_stream().wait_stream(stream)
-        torch.cuda.empty_cache()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=stream):
-            output = action()
-        self._pool = graph.pool()
-        torch._foreach_copy_(gradients, kept)
-
-        def replay() -> Tensor:
-            graph.replay()
-            return output
-
-        return replay

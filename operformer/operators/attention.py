@@ -47,10 +47,14 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None
     padding with zeros.
     """
     on_cpu = query.device.type == "cpu"
-    if query.dtype == torch.bfloat16 or (query.dtype == torch.float16 and on_cpu):
-        # The inputs stay rounded, the average is float32: CPUs gain nothing from half precision, and a kernel that
-        # rounds its output to bfloat16 is off by 0.6 %.
+    unit: Tensor | None = None
+    if query.dtype in _HALF and on_cpu:
+        # The inputs stay rounded, the average is float32: CPUs gain nothing from half precision.
         query, key, value = query.float(), key.float(), value.float()
+    elif query.dtype == torch.bfloat16:
+        # A kernel that rounds its output to bfloat16 is off by 0.6 %.
+        query, key, value, unit = in_float16(query, key, value, scale)
+        scale = 1.0
     bias = None
     if log_weights is not None and on_cpu and not log_weights.requires_grad:
         bias = _finite(log_weights, query.dtype).unsqueeze(-2)
@@ -66,7 +70,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None
     average = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)[..., :channels]
     if average.dtype == torch.float16:
         average = average.float()
-    return average.reshape(*leading, *average.shape[-2:])
+    average = average.reshape(*leading, *average.shape[-2:])
+    return average if unit is None else average * unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +161,24 @@ def with_bias(query: Tensor, key: Tensor, log_weights: Tensor) -> tuple[Tensor, 
     query = torch.cat([query, query.new_ones(1).expand(*query.shape[:-1], len(parts))], -1)
     shared = torch.broadcast_shapes(key.shape[:-1], bias.shape[:-1])
     return query, torch.cat([t.expand(*shared, -1) for t in (key, *parts)], -1)
+
+
+def in_float16(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """bfloat16 as float16, its range moved to where the values are: scale c q, k / c, v / unit, and the unit.
+
+    c and the unit are powers of two, so nothing is rounded but what is below 2^-24 of the largest value. Scores whose
+    query does not fit all the same are beyond any difference that a softmax can see.
+    """
+    with torch.no_grad():
+        c, unit = (_power_of_two(t.float().abs().amax()) for t in (key, value))
+    largest = torch.finfo(torch.float16).max
+    longer = (query.float() * (scale * c)).clamp(-largest, largest)
+    return longer.half(), (key.float() / c).half(), (value.float() / unit).half(), unit
+
+
+def _power_of_two(t: Tensor) -> Tensor:
+    """The least power of two that is not below it; 1 for zero."""
+    return torch.where(t > 0, torch.exp2(torch.ceil(torch.log2(t))), 1.0)
 
 
 def _finite(bias: Tensor, dtype: torch.dtype) -> Tensor:

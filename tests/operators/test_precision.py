@@ -8,6 +8,7 @@ import torch
 from operformer import FANO, TNO, Grid, Transformer, UniversalTNO, ViTNO, attention, set_precision
 from operformer.domain import h1_norm
 from operformer.errors import UsageError
+from operformer.operators.attention import in_float16
 from operformer.operators.literal import literal_attention
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
@@ -154,3 +155,24 @@ def test_operators_run_under_autocast_and_by_the_policy(kind):
     print(f"{kind}: autocast {by_autocast:.1e}, policy {by_policy:.1e}")
     assert 0 < by_policy < 1e-3 < by_autocast < 5e-2
     assert all(bool(p.grad.isfinite().all()) for p in operator.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("size", [1.0, 3e-9, 7e10])
+def test_bfloat16_as_float16_loses_nothing(size):
+    """Attention of bfloat16 numbers of any size by float16 ones: powers of two move from key to query, out of value."""
+    generator = torch.Generator().manual_seed(5)
+    query, key, value = (torch.randn(11, 6, generator=generator).double() for _ in range(3))
+    query, key, value = (query / size).bfloat16(), (key * size).bfloat16(), (value * size).bfloat16()
+    longer, shorter, small, unit = in_float16(query, key, value, 0.3)
+    assert all(t.dtype == torch.float16 for t in (longer, shorter, small))
+    assert torch.equal(small.double() * unit, value.double())
+    scores = 0.3 * query.double() @ key.double().T
+    # The scale is no power of two, so that the query is rounded, to 11 bits.
+    torch.testing.assert_close(longer.double() @ shorter.double().T, scores, rtol=0, atol=2**-11 * 6 * 4)
+
+
+def test_bfloat16_beyond_the_range_of_float16_stays_finite():
+    query, key = torch.full((2, 3), 1e30).bfloat16(), torch.tensor([[1.0] * 3, [0.0] * 3]).bfloat16()
+    longer, shorter, small, unit = in_float16(query, key, torch.zeros(2, 3).bfloat16(), 1.0)
+    assert all(bool(torch.isfinite(t).all()) for t in (longer, shorter, small, unit))
+    assert float(unit) == 1
