@@ -1,6 +1,6 @@
 """Ways to train one operator on one problem, side by side: the same draws, seed, epochs and device.
 
-    python benchmarks/recipes.py darcy-64-tno [--scale smoke|paper] [--recipes before waves ema ...] [--out table.json]
+    python benchmarks/recipes.py [darcy-64-tno] [--scale smoke|paper] [--recipes before waves ema ...] [--out table.json]
         [data.train=600 training.epochs=20 ...]
 
 The first row is the experiment as it is, with the settings that are given at the end; each recipe changes what its
@@ -59,10 +59,10 @@ def measure(experiment, draws):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("experiment")
+    parser.add_argument("experiment", nargs="?", default="darcy-64-tno")
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--scale", choices=["smoke", "paper"], default="smoke")
-    parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
+    parser.add_argument("--recipes", nargs="+", default=["before-waves", "ema", "augment"], choices=list(RECIPES))
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     draws, rows = Draws(kept=2), []
