@@ -1,7 +1,7 @@
 """Ways to train one operator on one problem, side by side: the same draws, seed, epochs and device.
 
-    python benchmarks/recipes.py [darcy-64-tno] [--scale smoke|paper] [--recipes before waves ema ...] [--out table.json]
-        [data.train=600 training.epochs=20 ...]
+    python benchmarks/recipes.py [darcy-64-tno] [--scale smoke|paper] [--recipes before waves ema ...]
+        [--out table.json] [data.train=600 training.epochs=20 ...]
 
 The first row is the experiment as it is, with the settings that are given at the end; each recipe changes what its
 line in RECIPES says; hot and cold are three times and a third of its learning rate. Printed: seconds, the median and

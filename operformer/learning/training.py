@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import signal
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -176,12 +178,14 @@ def _epoch(job: _Job, progress: Progress, display: TrainingDisplay, watch: Watch
     job.update.module.train()
     plan = job.plan.epoch(progress.epoch)
     parts = _parts(job, plan, progress)
+    ahead = deque(islice(parts, job.settings.accumulation))
     for number in range(progress.batch, len(plan)):
         size = len(plan[number][1])
         _reseed(job, progress.epoch, number)
-        given = [next(parts) for _ in range(job.settings.accumulation)]
+        given = [ahead.popleft() for _ in range(job.settings.accumulation)]
         asked = [float(signals.received == signal.SIGINT), float(signals.received == signal.SIGTERM)]
-        summed = job.update(given, size, [*asked, float(watch.is_save_due())])
+        fetch = partial(ahead.extend, islice(parts, job.settings.accumulation))
+        summed = job.update(given, size, [*asked, float(watch.is_save_due())], fetch)
         if summed is None:
             watch.leave(progress, len(plan), "diverged")
             raise job.ranks.told(_diverged(progress.epoch, number, job.plan, given[0][0]))

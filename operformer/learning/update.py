@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import isfinite, prod
@@ -31,17 +31,25 @@ class Update:
     clip_norm: float
     graphs: GraphedPass | None = None  # in place of the module, on one GPU
 
-    def __call__(self, parts: Iterable[tuple[Samples, int]], size: int, requests: list[float]) -> list[float] | None:
+    def __call__(
+        self,
+        parts: Iterable[tuple[Samples, int]],
+        size: int,
+        requests: list[float],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> list[float] | None:
         """The sum of the losses of ``size`` pairs and the summed requests; None if a number is not finite.
 
-        ``parts`` are this process's, each with how many of its pairs count.
+        ``parts`` are this process's, each with how many of its pairs count. ``meanwhile`` is done while a GPU computes.
         """
         given = list(parts)
         losses = [
             self._backward(samples, count, size, is_last=number == len(given) - 1)
             for number, (samples, count) in enumerate(given)
         ]
-        norm = self._gradient_norm()  # after it, reading the losses waits for nothing
+        clipped = self._clip()
+        meanwhile()
+        norm = float(clipped)  # which waits for the GPU; reading the losses then waits for nothing
         local = sum(loss.item() * count for loss, (_, count) in zip(losses, given, strict=True))
         summed = self.ranks.total(local, *requests)
         if not isfinite(summed[0]) or not (isfinite(norm) or self._may_be_scaled_too_high()):
@@ -76,13 +84,13 @@ class Update:
             return self.ranks.fabric.no_backward_sync(self.module)  # type: ignore[arg-type]
         return nullcontext()
 
-    def _gradient_norm(self) -> float:
-        """The norm of the gradient, which is clipped to ``clip_norm``."""
+    def _clip(self) -> Tensor:
+        """The norm that the gradient had; it is clipped to ``clip_norm``."""
         parameters = list(self.state.operator.parameters())
         if self.state.scale:
             unscale(parameters, self.state.scale.value)
         norm: Tensor = torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm)
-        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def _may_be_scaled_too_high(self) -> bool:
         return self.state.scale is not None and self.state.scale.overflow()
