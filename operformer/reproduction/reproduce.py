@@ -8,8 +8,8 @@ from pathlib import Path
 from operformer.errors import OperformerError
 from operformer.experiments import Experiment
 from operformer.learning.gallery import read_gallery
+from operformer.learning.provenance import provenance, read_provenance
 from operformer.reproduction.costs import costs
-from operformer.reproduction.provenance import provenance, read_provenance
 from operformer.reproduction.record import Results, read_results, record_of, write_results
 from operformer.reproduction.runs import Failure, carry_out
 from operformer.reproduction.study import Study
