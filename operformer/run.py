@@ -28,11 +28,11 @@ from operformer.files import read_json, write_json
 from operformer.learning.calibration_file import write_calibration
 from operformer.learning.checkpoint import last_epoch
 from operformer.learning.conformal import Calibration, Coverage, SpreadName, calibrate, check_request, coverage
-from operformer.learning.evaluation import Evaluation, assess, partition, predictions
+from operformer.learning.evaluation import Evaluation, assess, partition, predictions, relative_errors
 from operformer.learning.gallery import Gallery, show, write_gallery
 from operformer.learning.lock import locked
 from operformer.learning.metrics import read_metrics
-from operformer.learning.provenance import note_seconds, read_seconds, write_provenance
+from operformer.learning.provenance import note_seconds, read_provenance, read_seconds, write_provenance
 from operformer.learning.ranks import is_first
 from operformer.learning.recipe import training_device
 from operformer.learning.records import read_evaluations, read_rollout, write_evaluations, write_rollout
@@ -62,6 +62,7 @@ class Run:
     evaluations: list[Evaluation]
     rollout: Rollout | None = None  # of a flow, whose map can be applied again and again
     clock: Mapping[str, float] = field(default_factory=dict)  # seconds of what is no epoch: data, evaluation
+    made: Mapping[str, Any] = field(default_factory=dict)  # versions, commit and device of the training
 
     @property
     def seconds(self) -> float:
@@ -184,6 +185,13 @@ def calibrate_run(
     return found, coverages
 
 
+def errors_on_tests(experiment: Experiment, operator: Operator) -> list[float]:
+    """Relative L2 errors of any operator on the test pairs of the training grid."""
+    grid = experiment.problem.grid(experiment.data.resolution)
+    (samples,) = _test_pairs(experiment, [grid], operator.input_mean.device, Draws())
+    return list(relative_errors(operator, samples).tolist())
+
+
 def _calibration_pairs(experiment: Experiment, fresh: int | None, device: torch.device) -> Pairs:
     """The validation pairs, or as many as asked for after those of the tests."""
     data, problem = experiment.data, experiment.problem
@@ -288,8 +296,8 @@ def read_run(folder: Path) -> Run:
     parameters = count_parameters(load(folder / "operator"))
     # A link to nowhere is damage, too.
     rollout = read_rollout(folder / "rollout.json") if lexists(folder / "rollout.json") else None
-    metrics, clock = read_metrics(folder / "metrics.jsonl"), read_seconds(folder)
-    return Run(experiment, parameters, metrics, evaluations, rollout, clock)
+    metrics, clock, made = read_metrics(folder / "metrics.jsonl"), read_seconds(folder), read_provenance(folder)
+    return Run(experiment, parameters, metrics, evaluations, rollout, clock, made)
 
 
 def read_experiment(folder: Path) -> Experiment:

@@ -9,7 +9,7 @@ import torch
 
 from operformer.errors import ResourceError, UsageError
 from operformer.experiments.experiment import Experiment, Protocol
-from operformer.experiments.recipes import reference
+from operformer.experiments.recipes import OTHERS, reference
 from operformer.settings import differing
 
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
@@ -27,6 +27,8 @@ def check_protocol(experiment: Experiment, protocol: Protocol) -> dict[str, tupl
     "paper" fixes law, pairs, resolution and operator, and knows no augmentation; "best" fixes law, pairs and
     resolution of the tests.
     """
+    if protocol == "paper" and experiment.name in OTHERS:
+        raise UsageError(f"{experiment.name} is no run of the paper; give --protocol best")
     found = differing(_plain(reference(experiment.name)), _plain(experiment))
     for key, (there, here) in found.items():
         is_moved = key == "training.augment" and protocol == "paper"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def provenance() -> dict[str, Any]:
 
 def write_provenance(folder: Path) -> None:
     """Keep it beside a run that this process trains; one that goes on keeps the time of its first start."""
-    started = {"started": datetime.now(timezone.utc).isoformat(timespec="seconds")}
+    started = {"started": datetime.now(UTC).isoformat(timespec="seconds")}
     before = {key: value for key, value in read_provenance(folder).items() if key == "started"}
     write_json(folder / NAME, provenance() | started | before)
 
