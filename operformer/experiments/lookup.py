@@ -25,9 +25,7 @@ def find_experiment(
     ``scale`` or ``protocol``, whose recipes are of the paper's scale, go with a name; None is "smoke".
     """
     if scale is not None and protocol is not None:
-        raise UsageError(
-            f"a protocol's runs have a scale: got --scale {scale} and --protocol {protocol}; leave one out"
-        )
+        raise UsageError(f"a protocol has its scale: got --scale {scale} and --protocol {protocol}; leave one out")
     path = Path(source)
     if path.suffix in (".toml", ".json") and (scale or protocol):
         raise UsageError(f"scale goes with an experiment's name: got {scale or protocol} with {path}; leave it out")

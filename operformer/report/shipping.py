@@ -1,4 +1,4 @@
-"""A trained run as a model that comes with the library: operformer/models/NAME, which `operformer.load` finds by name."""
+"""A trained run as a model that comes with the library: operformer/models/NAME, which `operformer.load` finds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from operformer.errors import UsageError
+from operformer.experiments import Experiment
 from operformer.files import write_bytes
+from operformer.learning.evaluation import summarise
 from operformer.operators import Operator, load
 from operformer.operators.pretrained import SHIPPED
 from operformer.report.card import card, read_front_matter
 from operformer.report.tables import Table, percent
-from operformer.run import error_on_tests, read_experiment, read_run
+from operformer.run import errors_on_tests, read_run
 
 MOST = 20 * 10**6  # bytes of all models together
 SAME = 5e-4  # relative: to three digits
@@ -29,29 +31,26 @@ def ship(folder: Path, name: str, models: Path = SHIPPED) -> Path:
     if not _NAME.fullmatch(name):
         raise UsageError(f"a model's name has small letters, digits and dashes, such as lorenz-tno: got {name!r}")
     run, operator = read_run(folder), load(folder / "operator")
-    weights = stored(folder, operator)
+    weights = stored(run.experiment, operator)
     size = sum(t.numel() * t.element_size() for t in weights.values())
     others = sum(path.stat().st_size for path in models.glob("*/*") if path.parent.name != name)
     if others + size > MOST:
-        raise UsageError(
-            f"the models would have {(others + size) / 1e6:.1f} MB together; {MOST / 1e6:.0f} are the most"
-        )
+        raise UsageError(f"the models would have {(others + size) / 1e6:.1f} MB together; at most {MOST / 1e6:.0f} are")
     operator.save_pretrained(models / name, weights)
     write_bytes(models / name / "README.md", card(run, name, loader="load").encode())
     return models / name
 
 
-def stored(folder: Path, operator: Operator) -> dict[str, Tensor]:
+def stored(experiment: Experiment, operator: Operator) -> dict[str, Tensor]:
     """What is written of an operator: its parameters in float16 where that changes no error, else all as it is."""
     own = dict(operator.state_dict())
     parameters = {key for key, _ in operator.named_parameters()}
     half = {key: t.to(torch.float16) if key in parameters else t for key, t in own.items()}
     if own["input_mean"].dtype != torch.float32:
         return own
-    experiment = read_experiment(folder)
-    before = error_on_tests(experiment, operator)
+    before = summarise(errors_on_tests(experiment, operator))
     operator.load_state_dict(half)
-    after = error_on_tests(experiment, operator)
+    after = summarise(errors_on_tests(experiment, operator))
     operator.load_state_dict(own)
     pairs = ((before.median, after.median), (before.mean, after.mean), (before.worst, after.worst))
     return half if all(abs(a - b) <= SAME * a for a, b in pairs) else own

@@ -15,20 +15,21 @@ from operformer.report.figures import to_svg
 from operformer.report.tables import Table
 from operformer.reproduction import studies
 from operformer.reproduction.archive import Archive, file_name, read_archive
-from operformer.reproduction.paper import PAPER, STATED, Stated
+from operformer.reproduction.paper import LI_ET_AL, PAPER, STATED, Stated
 from operformer.reproduction.record import Record, Results, operator_name, problem_name
 from operformer.reproduction.runs import spoken
 from operformer.reproduction.tables import ABSENT, error_text, grid_table, grouped, without_empty
 from operformer.reproduction.targets import target_table
 
+LI, WIDTHS = "Darcy flow of Li et al., 85 × 85", "Other widths"
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Lorenz 63 and a controlled ODE": (*studies.LORENZ, *studies.IRREGULAR, "controlled-ode"),
     "Darcy flow, lognormal, 64 × 64": (*studies.LOW, studies.DEEPER),
     "Darcy flow, lognormal, 416 × 416": studies.LOGNORMAL,
     "Darcy flow, piecewise, 416 × 416": studies.PIECEWISE,
     "Kolmogorov flow, 416 × 416": (*studies.KOLMOGOROV, studies.SMOOTHED, studies.EXTENDED),
-    "Darcy flow of Li et al., 85 × 85": tuple(OTHERS),
-    "Widths": tuple(name for names in studies.WIDTHS for name in names if "-width-" in name),
+    LI: tuple(OTHERS),
+    WIDTHS: tuple(name for names in studies.WIDTHS for name in names if "-width-" in name),
 }
 _FIGURES = tuple(
     figure
@@ -39,7 +40,7 @@ _FIGURES = tuple(
 _LEAD = f"""# Results at the paper's scale
 
 Made by `operformer report results` from the records in [results/](results); a test compares them. Relative L2 errors of
-test samples on the grid of the training. The columns "(paper)" are what is printed in {PAPER}.
+test samples on the grid of the training. "In print" is {PAPER}.
 
 - **paper** is the paper's protocol: its data and operators, no augmentation, our training.
 - **best** is our best recipe: the same number of training pairs and the same tests; operator and training are free.
@@ -57,14 +58,13 @@ def write_results_page(folder: Path, path: Path) -> Archive:
 
 def results_page(archive: Archive, figures: Sequence[str], folder: Path) -> str:
     """The page; figures are names of files in folder/figures."""
-    parts = [
-        _LEAD,
-        "## Targets",
-        "The median of the test samples if nothing else is said.",
-        target_table(archive).markdown(),
-    ]
-    for title, names in SECTIONS.items():
+    lead = "Medians of the test samples if nothing else is said."
+    parts = [_LEAD, "## Targets", lead, target_table(archive).markdown()]
+    for title, names in _sections(archive).items():
         parts += [f"## {title}", problem_table(archive, title, names).markdown()]
+        if title == LI:
+            means = ", ".join(f"{who} {error_text(error)}" for who, error in LI_ET_AL.items())
+            parts += [f"Mean errors that others have printed: {means}."]
         for protocol in PROTOCOLS:
             made = [name for name in names if name in archive[protocol]]
             if made:
@@ -78,9 +78,15 @@ def results_page(archive: Archive, figures: Sequence[str], folder: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _sections(archive: Archive) -> dict[str, tuple[str, ...]]:
+    """Runs by problem; those of other widths only as far as there are any."""
+    made = tuple(name for name in SECTIONS[WIDTHS] if any(name in archive[protocol] for protocol in PROTOCOLS))
+    return {title: names for title, names in (SECTIONS | {WIDTHS: made}).items() if names}
+
+
 def problem_table(archive: Archive, title: str, names: Sequence[str]) -> Table:
     """One row for each run: what the paper prints, then what each protocol gave."""
-    header = ["problem", "operator", "parameters (paper)", "median (paper)", "worst (paper)"]
+    header = ["problem", "operator", "in print: parameters", "in print: median", "in print: worst"]
     for protocol in PROTOCOLS:
         named = ("median", "mean", "worst", "H1 median", "seeds", "parameters", "training")
         header += [f"{protocol}: {column}" for column in named]
