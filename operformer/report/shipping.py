@@ -19,7 +19,6 @@ from operformer.report.tables import Table, percent
 from operformer.run import errors_on_tests, read_run
 
 MOST = 20 * 10**6  # bytes of all models together
-SAME = 5e-4  # relative: to three digits
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 
 
@@ -48,12 +47,17 @@ def stored(experiment: Experiment, operator: Operator) -> dict[str, Tensor]:
     half = {key: t.to(torch.float16) if key in parameters else t for key, t in own.items()}
     if own["input_mean"].dtype != torch.float32:
         return own
-    before = summarise(errors_on_tests(experiment, operator))
+    before = _digits(experiment, operator)
     operator.load_state_dict(half)
-    after = summarise(errors_on_tests(experiment, operator))
+    after = _digits(experiment, operator)
     operator.load_state_dict(own)
-    pairs = ((before.median, after.median), (before.mean, after.mean), (before.worst, after.worst))
-    return half if all(abs(a - b) <= SAME * a for a, b in pairs) else own
+    return half if before == after else own
+
+
+def _digits(experiment: Experiment, operator: Operator) -> list[str]:
+    """Median, mean and worst error on the test pairs, to three digits."""
+    found = summarise(errors_on_tests(experiment, operator))
+    return [f"{error:.3g}" for error in (found.median, found.mean, found.worst)]
 
 
 def model_table(models: Path = SHIPPED) -> Table:

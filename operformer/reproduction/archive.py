@@ -45,8 +45,9 @@ def keep(record: Record, folder: Path, is_replaced: bool = False) -> Path:
     path = folder / record.protocol / f"{file_name(record)}.json"
     if path.exists() and not is_replaced and not _is_same(read_record(path), record):
         raise UsageError(f"{path} is the record of another run; give --replace, or another training.seed")
-    write_bytes(path, _text(_values(record)).encode())
-    read_record(path)
+    text = _text(_values(record))
+    _record(json.loads(text), path)  # what could not be read is not written
+    write_bytes(path, text.encode())
     return path
 
 
@@ -69,11 +70,15 @@ def is_archive(folder: Path) -> bool:
 
 def read_record(path: Path) -> Record:
     """The record of a file, if it is whole, of this version, and as its protocol demands."""
-    values = read_json(path)
+    return _record(read_json(path), path)
+
+
+def _record(values: Any, path: Path) -> Record:
     try:
         if values["version"] != VERSION:
             raise ValueError(f"it is of version {values['version']}, not {VERSION}")
-        record = record_from({**values, "measured": [_measured(one) for one in values["measured"]]} | {"looks": {}})
+        given = {key: value for key, value in values.items() if key != "version"}
+        record = record_from(given | {"measured": [_measured(one) for one in values["measured"]], "looks": {}})
         _check(record)
         return record
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:

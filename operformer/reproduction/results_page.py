@@ -17,7 +17,6 @@ from operformer.reproduction import studies
 from operformer.reproduction.archive import Archive, file_name, read_archive
 from operformer.reproduction.paper import LI_ET_AL, PAPER, STATED, Stated
 from operformer.reproduction.record import Record, Results, operator_name, problem_name
-from operformer.reproduction.runs import spoken
 from operformer.reproduction.tables import ABSENT, error_text, grid_table, grouped, without_empty
 from operformer.reproduction.targets import target_table
 
@@ -122,7 +121,7 @@ def _cells(records: Sequence[Record], is_planned: bool) -> list[str]:
     errors = [spread_text([getattr(one, key) for one in l2]) for key in ("median", "mean", "worst")]
     in_h1 = spread_text([one.median for one in h1 if one]) if all(h1) else ""
     seeds = str(len(records)) if len(records) > 1 else ""
-    return [*errors, in_h1, seeds, f"{records[0].parameters:,}", spoken(fmean(r.seconds for r in records))]
+    return [*errors, in_h1, seeds, f"{records[0].parameters:,}", f"{fmean(r.seconds for r in records):.0f} s"]
 
 
 def _record_table(archive: Archive, folder: Path) -> Table:
@@ -132,10 +131,11 @@ def _record_table(archive: Archive, folder: Path) -> Table:
         for record in (record for records in archive[protocol].values() for record in records):
             made, name = record.made, f"{protocol}/{file_name(record)}"
             commit = f"{made['commit'] or 'unknown'}{', changed' if made['is_clean'] is False else ''}"
-            times = (record.clock["data"], record.seconds, record.clock["evaluation"])
+            clock = (record.clock["data"], record.seconds, record.clock["evaluation"])
+            times = (f"{seconds:.0f} s" for seconds in clock)
             changes = ", ".join(f"{key}={here}" for key, (_, here) in record.changes.items())
             link = f"[{name}]({(folder / name).as_posix()}.json)"
-            rows.append((link, commit, str(made["device"]), str(made["torch"]), *map(spoken, times), changes))
+            rows.append((link, commit, str(made["device"]), str(made["torch"]), *times, changes))
     return Table("Records", header, tuple(rows))
 
 
