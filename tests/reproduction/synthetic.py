@@ -19,7 +19,7 @@ def errors(median, count):
 
 
 def record(name, protocol, median, seed=0, seconds=100.0, **made):
-    """A record by the protocol's own recipe; errors on other grids are multiples of the training grid's, H1's tenfold."""
+    """A record by the protocol's recipe; on other grids errors are multiples of the training grid's, H1's tenfold."""
     experiment = recipe(name, protocol)
     experiment = replace(experiment, training=replace(experiment.training, seed=seed))
     count = experiment.data.test
