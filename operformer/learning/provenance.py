@@ -7,6 +7,7 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from os.path import lexists
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def read_seconds(folder: Path) -> dict[str, Any]:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    values = read_json(path) if path.is_file() else {}
+    values = read_json(path) if lexists(path) else {}  # a link to nowhere is damage, too
     if not isinstance(values, dict):
         raise DataError(f"{path} is damaged (no table); remove it")
     return values

@@ -80,6 +80,12 @@ def test_another_runs_record_is_not_replaced(tmp_path):
 DAMAGE = {
     "no JSON": lambda text: text[: len(text) // 2],
     "a list": lambda text: "[1, 2]",
+    "nested": lambda text: "[" * 100_000,
+    "a null": lambda text: "null",
+    "not a number": lambda text: text.replace('"errors": [0.0', '"errors": [NaN', 1),
+    "infinity": lambda text: text.replace('"errors": [0.0', '"errors": [1e999', 1),
+    "an error beyond floats": lambda text: text.replace('"errors": [0.0', f'"errors": [{10**400}', 1),
+    "grids that are text": lambda text: text.replace('"measured": [', '"measured": ["a", ', 1),
     "no version": lambda text: text.replace('"version"', '"edition"'),
     "another version": lambda text: text.replace('"version": 1', '"version": 7'),
     "no errors": lambda text: text.replace('"errors"', '"mistakes"', 1),
