@@ -18,8 +18,22 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-IN_SDIST = ("pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "SECURITY.md", "Makefile", "tests/conftest.py")
-IN_WHEEL = ("operformer/py.typed", "operformer/report/templates/page.html", "operformer/report/templates/explorer.js")
+IN_SDIST = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "CITATION.cff",
+    "SECURITY.md",
+    "Makefile",
+    "results/README.md",
+    "tests/conftest.py",
+)
+IN_WHEEL = (
+    "operformer/py.typed",
+    "operformer/report/templates/page.html",
+    "operformer/report/templates/explorer.js",
+    "operformer/models/lorenz-tno/model.safetensors",
+)
 
 
 def main():
@@ -64,7 +78,7 @@ def check_sdist(sdist, wheel, folder):
 
 
 def check_installation(wheel, folder):
-    """The wheel alone starts, says its version and finds the machine usable."""
+    """The wheel alone starts, says its version, loads a model of its own and finds the machine usable."""
     venv.create(folder, symlinks=True)
     python, command = folder / "bin/python", folder / "bin/operformer"
     options = ["--no-deps", "--no-index", "--quiet", "--no-warn-script-location"]
@@ -77,6 +91,8 @@ def check_installation(wheel, folder):
     demand(run([command, "--version"], folder).strip() == version, f"operformer --version is not {version}")
     place = run([python, "-c", "import operformer; print(operformer.__file__, operformer.TNO.__name__)"], folder)
     demand(place.split() == [str(own / "operformer/__init__.py"), "TNO"], f"another operformer is imported: {place}")
+    loaded = run([python, "-c", "import operformer; print(operformer.load('lorenz-tno').kind)"], folder)
+    demand(loaded.strip() == "TNO", f"the model lorenz-tno is not there: {loaded}")
     print(run([command, "doctor"], folder), end="")
 
 

@@ -1,5 +1,5 @@
 """The command line: demo, generate, import, inspect, experiments, train, status, evaluate, predict, certify, calibrate,
-report, card, export, reproduce, doctor.
+report, record, card, ship, models, export, reproduce, doctor.
 
 Exit codes: 0 done, 1 a certificate that is not passed, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers
 diverged, 5 resource, 130/143 signals.
@@ -26,7 +26,8 @@ from operformer.commands.doctor import doctor
 from operformer.commands.experiments import experiments
 from operformer.commands.predict import predict
 from operformer.commands.reproduce import reproduce
-from operformer.commands.sharing import card, export
+from operformer.commands.results import record, report_records
+from operformer.commands.sharing import card, export, models, ship
 from operformer.errors import OperformerError, TerminatedError
 
 app = App(
@@ -66,7 +67,11 @@ def demo(*, out: Path = Path("runs/demo")) -> None:
 
 @app.command
 def train(
-    experiment: str, *overrides: Override, out: Path | None = None, scale: Literal["smoke", "paper"] | None = None
+    experiment: str,
+    *overrides: Override,
+    out: Path | None = None,
+    scale: Literal["smoke", "paper"] | None = None,
+    protocol: Literal["paper", "best"] | None = None,
 ) -> None:
     """Train an experiment; the same command again goes on where it stopped.
 
@@ -75,16 +80,19 @@ def train(
     experiment
         A name, such as lorenz-y or darcy-416-fano (operformer experiments lists them), or a .toml file.
     out
-        The folder of the run; runs/NAME if not given.
+        The folder of the run; runs/NAME if not given, with a protocol runs/NAME-PROTOCOL[-seed-K].
     scale
         For experiments by name: smoke, which a laptop finishes (if not given), or the paper's.
+    protocol
+        In place of a scale: our recipe at the paper's scale, for its protocol or the best there is; see record.
     """
     from operformer.experiments import find_experiment
     from operformer.learning.ranks import is_first
     from operformer.run import train_run
 
-    found = find_experiment(experiment, scale, overrides)
-    folder = out or Path("runs") / found.name
+    found = find_experiment(experiment, scale, overrides, protocol)
+    seed = f"-seed-{found.training.seed}" if found.training.seed else ""
+    folder = out or Path("runs") / (f"{found.name}-{protocol}{seed}" if protocol else found.name)
     train_run(found, folder)
     if is_first():
         console.print(f"trained: {folder}; next: operformer evaluate {folder}", soft_wrap=True)
@@ -132,19 +140,23 @@ def evaluate(run: Path) -> None:
 
 @app.command
 def report(*runs: Path, out: Path | None = None) -> None:
-    """Write one HTML page about evaluated runs of the same problem.
+    """Write one HTML page about evaluated runs of the same problem; or RESULTS.md from a folder of records.
 
     Parameters
     ----------
     runs
-        The folders of the runs; the first one is the page's subject.
+        The folders of the runs; the first one is the page's subject. Or one folder that record wrote to.
     out
-        The page; report.html in the first run's folder if not given.
+        The page; report.html in the first run's folder, or RESULTS.md beside that of the records, if not given.
     """
     from operformer.errors import UsageError
+    from operformer.reproduction.archive import is_archive
 
     if not runs:
         raise UsageError("name at least one run: operformer report RUN [RUN ...]")
+    if len(runs) == 1 and is_archive(runs[0]):
+        report_records(runs[0], out or runs[0].resolve().parent / "RESULTS.md")
+        return
     _report(runs, out or runs[0] / "report.html")
 
 
@@ -155,7 +167,10 @@ app.command(predict)
 app.command(certify)
 app.command(calibrate)
 app.command(experiments)
+app.command(record)
 app.command(card)
+app.command(ship)
+app.command(models)
 app.command(export)
 app.command(reproduce)
 app.command(doctor)

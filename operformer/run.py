@@ -1,15 +1,16 @@
 """An experiment carried out in a folder: drawn, trained, evaluated, each step leaving its file.
 
-experiment.json  training.json  status.json  metrics.jsonl  checkpoints/  operator/
+experiment.json  training.json  made.json  status.json  metrics.jsonl  checkpoints/  operator/  seconds.json
 evaluation.json  gallery.npz  rollout.json (flows)  calibration.json
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os.path import lexists
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,11 @@ from operformer.files import read_json, write_json
 from operformer.learning.calibration_file import write_calibration
 from operformer.learning.checkpoint import last_epoch
 from operformer.learning.conformal import Calibration, Coverage, SpreadName, calibrate, check_request, coverage
-from operformer.learning.evaluation import Evaluation, assess, partition, predictions
+from operformer.learning.evaluation import Evaluation, assess, partition, predictions, relative_errors
 from operformer.learning.gallery import Gallery, show, write_gallery
 from operformer.learning.lock import locked
 from operformer.learning.metrics import read_metrics
+from operformer.learning.provenance import note_seconds, read_provenance, read_seconds, write_provenance
 from operformer.learning.ranks import is_first
 from operformer.learning.recipe import training_device
 from operformer.learning.records import read_evaluations, read_rollout, write_evaluations, write_rollout
@@ -43,6 +45,7 @@ from operformer.problems import Darcy, Kolmogorov, Pairs, Problem, Samples
 from operformer.problems.catalogue import describe
 from operformer.problems.draws import Draws
 from operformer.problems.time_domain import TimeProblem
+from operformer.settings import differing
 
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
 EVALUATED = ("evaluation.json", "gallery.npz", "rollout.json", "calibration.json")
@@ -58,6 +61,8 @@ class Run:
     metrics: list[dict[str, Any]]
     evaluations: list[Evaluation]
     rollout: Rollout | None = None  # of a flow, whose map can be applied again and again
+    clock: Mapping[str, float] = field(default_factory=dict)  # seconds of what is no epoch: data, evaluation
+    made: Mapping[str, Any] = field(default_factory=dict)  # versions, commit and device of the training
 
     @property
     def seconds(self) -> float:
@@ -79,12 +84,13 @@ def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) 
     check_device(experiment.training)
     operator = experiment.make_operator()  # before the draw, which may take long: its package may be missing
     data, problem = experiment.data, experiment.problem
+    device, started = training_device(experiment.training), time.monotonic()
     parts = split(_pairs(experiment, draws), validation=data.validation, test=0)
-    device = training_device(experiment.training)
     coarser = [draws.sample(problem, data.train, n, data.seed, device) for n in data.coarser]
+    drawing = time.monotonic() - started
     with locked(folder) if is_first() else nullcontext():
         if is_first():
-            _occupy(experiment, folder)
+            _occupy(experiment, folder, drawing)
         return train(
             operator,
             [*coarser, parts.train] if coarser else parts.train,
@@ -123,20 +129,22 @@ def _refuse_other_draws(origin: Mapping[str, Any], experiment: Experiment) -> No
     wanted = {"problem": describe(problem), "resolution": data.resolution, "seed": data.seed, "first": 0}
     if "problem" not in origin:
         raise UsageError(f"{data.folder} was imported; set problem.name=Imported and problem.folder={data.folder}")
-    differing = [key for key, value in json.loads(json.dumps(wanted)).items() if origin.get(key) != value]
-    if differing:
-        key = differing[0]
+    others = [key for key, value in json.loads(json.dumps(wanted)).items() if origin.get(key) != value]
+    if others:
+        key = others[0]
         values = "" if key == "problem" else f": {origin.get(key)} there, {wanted[key]} asked for"
         raise UsageError(f"{data.folder} holds other pairs than the experiment's ({key} differs{values})")
 
 
-def _occupy(experiment: Experiment, folder: Path) -> None:
-    """From here on the folder belongs to this experiment."""
+def _occupy(experiment: Experiment, folder: Path, drawing: float) -> None:
+    """From here on the folder belongs to this experiment, whose pairs took so many seconds."""
     write_json(folder / "experiment.json", experiment.to_mapping())
     if last_epoch(folder / "checkpoints") < experiment.training.epochs:
         # What was evaluated is about to be trained on.
         for name in EVALUATED:
             (folder / name).unlink(missing_ok=True)
+        write_provenance(folder)
+        note_seconds(folder, "data", drawing)
 
 
 def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
@@ -144,7 +152,7 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
 
     With them go samples to look at (gallery.npz) and for a flow the growth of errors in a rollout (rollout.json).
     """
-    draws = draws or Draws()
+    draws, started = draws or Draws(), time.monotonic()
     experiment, operator, device = _trained(folder)
     is_periodic = experiment.problem.boundary == "periodic"
     evaluations, shown = [], {}
@@ -159,6 +167,7 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
         (folder / "rollout.json").unlink(missing_ok=True)
     else:
         write_rollout(rolled, folder / "rollout.json")
+    note_seconds(folder, "evaluation", time.monotonic() - started)
     write_evaluations(evaluations, folder / "evaluation.json")
     return evaluations
 
@@ -174,6 +183,13 @@ def calibrate_run(
     coverages = {label: coverage(found, operator, samples) for label, samples in tests}
     write_calibration(found, coverages, folder / "calibration.json")
     return found, coverages
+
+
+def errors_on_tests(experiment: Experiment, operator: Operator) -> list[float]:
+    """Relative L2 errors of any operator on the test pairs of the training grid."""
+    grid = experiment.problem.grid(experiment.data.resolution)
+    (samples,) = _test_pairs(experiment, [grid], operator.input_mean.device, Draws())
+    return list(relative_errors(operator, samples).tolist())
 
 
 def _calibration_pairs(experiment: Experiment, fresh: int | None, device: torch.device) -> Pairs:
@@ -211,7 +227,7 @@ def _test_pairs(experiment: Experiment, grids: Sequence[Grid], device: torch.dev
         chosen = _some(problem.pairs(), first, data.test, problem.folder)
         whole = chosen.read().to(device)
         return (_restricted(whole, grid.to(device)) for grid in grids)
-    if isinstance(problem, Darcy):
+    if isinstance(problem, Darcy) and not problem.read_from:
         # The truth off uniform grids is read from a finer solution: it needs to be so much finer, and no more.
         n = data.resolution
         problem = replace(problem, fine=max(2 * n + 1, min(problem.fine, 4 * n + 1)))
@@ -280,7 +296,8 @@ def read_run(folder: Path) -> Run:
     parameters = count_parameters(load(folder / "operator"))
     # A link to nowhere is damage, too.
     rollout = read_rollout(folder / "rollout.json") if lexists(folder / "rollout.json") else None
-    return Run(experiment, parameters, read_metrics(folder / "metrics.jsonl"), evaluations, rollout)
+    metrics, clock, made = read_metrics(folder / "metrics.jsonl"), read_seconds(folder), read_provenance(folder)
+    return Run(experiment, parameters, metrics, evaluations, rollout, clock, made)
 
 
 def read_experiment(folder: Path) -> Experiment:
@@ -309,17 +326,6 @@ def _refuse_another(experiment: Experiment, folder: Path) -> None:
     if (folder / "experiment.json").is_file():
         # Through JSON, which turns tuples into lists.
         there, wanted = (json.loads(json.dumps(e.to_mapping())) for e in (read_experiment(folder), experiment))
-        differing = _differences(there, wanted)
-        if differing:
-            raise UsageError(f"{folder} holds another experiment ({differing[0]} differs); give another --out")
-
-
-def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    found = []
-    for key in one.keys() | other.keys():
-        a, b = one.get(key), other.get(key)
-        if isinstance(a, dict) and isinstance(b, dict):
-            found += [f"{key}.{inner}" for inner in _differences(a, b)]
-        elif a != b:
-            found.append(key)
-    return sorted(found)
+        names = list(differing(there, wanted))
+        if names:
+            raise UsageError(f"{folder} holds another experiment ({names[0]} differs); give another --out")

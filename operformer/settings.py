@@ -47,6 +47,18 @@ def check_name(name: str, known: list[str], complaint: str) -> None:
     raise UsageError(f"{complaint}; {remedy}")
 
 
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """What differs between nested plain values: both values by the key, section.setting; None where there is none."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for key in sorted(one.keys() | other.keys()):
+        a, b = one.get(key), other.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            found |= {f"{key}.{inner}": both for inner, both in differing(a, b).items()}
+        elif a != b:
+            found[key] = (a, b)
+    return found
+
+
 def _convert(value: Any, hint: Any, where: str) -> Any:
     """The value as the type that the hint asks for, or one clear line."""
     origin, arguments = get_origin(hint), get_args(hint)

@@ -234,6 +234,8 @@ CORPUS = [
     *[("evaluate", "experiment.json", name, damage) for name, damage in JSON.items()],
     *[("report", "evaluation.json", name, damage) for name, damage in JSON.items()],
     *[("report", "rollout.json", name, damage) for name, damage in JSON.items()],
+    *[("report", "made.json", name, damage) for name, damage in JSON.items()],
+    *[("report", "seconds.json", name, damage) for name, damage in JSON.items()],
     *[("report", "metrics.jsonl", name, damage) for name, damage in JSON.items() if name != "empty"],
     *[("status", "status.json", name, damage) for name, damage in JSON.items()],
     *[("train", CHECKPOINT + "model.safetensors", name, damage) for name, damage in MODELS.items()],

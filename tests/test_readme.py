@@ -31,7 +31,7 @@ def test_the_python_in_the_readme_runs(tmp_path, monkeypatch):
 def test_the_commands_in_the_readme_exist():
     used = set(re.findall(r"^    operformer ([a-z]+)", README, flags=re.MULTILINE))
     named = "generate import inspect experiments train status evaluate predict certify calibrate report card export"
-    assert used == {*named.split(), "reproduce", "doctor"}
+    assert used == {*named.split(), "record", "ship", "models", "reproduce", "doctor"}
     assert used <= set(app)
 
 

@@ -55,8 +55,8 @@ def folder(done, tmp_path):
 
 def test_each_step_leaves_its_file(done):
     assert sorted(path.name for path in done.iterdir()) == [
-        ".lock", "checkpoints", "evaluation.json", "experiment.json", "gallery.npz", "metrics.jsonl", "operator",
-        "status.json", "training.json",
+        ".lock", "checkpoints", "evaluation.json", "experiment.json", "gallery.npz", "made.json", "metrics.jsonl",
+        "operator", "seconds.json", "status.json", "training.json",
     ]  # fmt: skip
     assert read_experiment(done) == small()
 

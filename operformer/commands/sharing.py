@@ -1,11 +1,11 @@
-"""The commands that hand an operator on: card, export."""
+"""The commands that hand an operator on: card, ship, models, export."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal
 
-from operformer.commands.console import console
+from operformer.commands.console import console, show
 
 
 def card(run: Path, *, name: str = "owner/name", licence: str = "mit") -> None:
@@ -26,6 +26,29 @@ def card(run: Path, *, name: str = "owner/name", licence: str = "mit") -> None:
     path = run / "operator" / "README.md"
     write_card(read_run(run), path, name, licence)
     console.print(f'card: {path}; next: operformer.push_to_hub("{run / "operator"}", "{name}")', soft_wrap=True)
+
+
+def ship(run: Path, *, name: str) -> None:
+    """Make an evaluated run a model that comes with the library: operformer/models/NAME of this checkout.
+
+    Parameters
+    ----------
+    run
+        The folder of the run.
+    name
+        What operformer.load will call it; a model of that name is replaced.
+    """
+    from operformer.report.shipping import ship as put
+
+    place = put(run, name)
+    console.print(f'shipped: {place}; next: operformer.load("{name}")', soft_wrap=True)
+
+
+def models() -> None:
+    """List the models that come with the library: what they map, where they were trained, their errors and sizes."""
+    from operformer.report.shipping import model_table
+
+    show(model_table())
 
 
 def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic"] | None = None) -> None:

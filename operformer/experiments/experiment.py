@@ -96,6 +96,7 @@ class Experiment:
 
 Scale = Literal["smoke", "paper"]
 Scales = dict[Scale, Experiment]
+Protocol = Literal["paper", "best"]  # of results at the paper's scale, see recipes.py
 
 
 def parse(mapping: Mapping[str, Any]) -> Experiment:

@@ -9,21 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from operformer.errors import UsageError
-from operformer.experiments.experiment import KINDS, Experiment, Scale, parse
+from operformer.experiments.experiment import KINDS, Experiment, Protocol, Scale, parse
+from operformer.experiments.recipes import recipe
 from operformer.experiments.section6 import EXPERIMENTS
 from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.operators.pretrained import OPERATORS
 from operformer.settings import check_name, choose
 
 
-def find_experiment(source: str, scale: Scale | None = None, overrides: Sequence[str] = ()) -> Experiment:
+def find_experiment(
+    source: str, scale: Scale | None = None, overrides: Sequence[str] = (), protocol: Protocol | None = None
+) -> Experiment:
     """The experiment of a name or of a .toml (or .json) file, changed by overrides such as "training.epochs=5".
 
-    ``scale`` goes with a name; None is "smoke".
+    ``scale`` or ``protocol``, whose recipes are of the paper's scale, go with a name; None is "smoke".
     """
+    if scale is not None and protocol is not None:
+        raise UsageError(f"a protocol has its scale: got --scale {scale} and --protocol {protocol}; leave one out")
     path = Path(source)
-    if path.suffix in (".toml", ".json") and scale is not None:
-        raise UsageError(f"scale goes with an experiment's name: got {scale} with {path}; leave it out")
+    if path.suffix in (".toml", ".json") and (scale or protocol):
+        raise UsageError(f"scale goes with an experiment's name: got {scale or protocol} with {path}; leave it out")
     if path.suffix == ".toml":
         try:
             mapping = tomllib.loads(read_bytes(path, LARGEST_TEXT).decode())
@@ -31,6 +36,8 @@ def find_experiment(source: str, scale: Scale | None = None, overrides: Sequence
             raise UsageError(f"{path} is not TOML: {error}") from None
     elif path.suffix == ".json":
         mapping = read_json(path)
+    elif protocol:
+        mapping = recipe(source, protocol).to_mapping()
     else:
         mapping = choose(EXPERIMENTS, source, "the experiment")[scale or "smoke"].to_mapping()
     if not isinstance(mapping, dict):

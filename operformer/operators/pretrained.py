@@ -1,4 +1,4 @@
-"""Operators from files: `operformer.load(folder)`."""
+"""Operators from files, or by the names of those that come with the library: `operformer.load("lorenz-tno")`."""
 
 from __future__ import annotations
 
@@ -36,11 +36,15 @@ OPERATORS: dict[str, type[Operator]] = {
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
+SHIPPED = Path(__file__).parents[1] / "models"  # NAME/config.json, model.safetensors and the card, README.md
+
+
 def load(folder: str | Path) -> Operator:
-    """The operator that `Operator.save_pretrained` wrote to a folder, in evaluation mode, on the CPU."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise DataError(f"there is no folder {folder}; give one that save_pretrained wrote, or use from_pretrained")
+    """The operator that `Operator.save_pretrained` wrote to a folder, in evaluation mode, on the CPU.
+
+    A name of `shipped_names` is that model of the library, unless there is a folder of that name.
+    """
+    folder = _place(folder)
     if not (folder / "config.json").is_file() and (folder / "operator" / "config.json").is_file():
         raise DataError(f"{folder} is the folder of a run; its operator is in {folder / 'operator'}")
     # Without memory first: a file may describe more than it holds.
@@ -52,9 +56,24 @@ def load(folder: str | Path) -> Operator:
     _check_weights(weights, path)
     with torch.random.fork_rng(devices=[]):  # first weights are drawn on the CPU, and not kept
         operator = _build(folder / "config.json")
-    dtype = weights["input_mean"].dtype
-    operator.to(dtype).load_state_dict(weights)
+    operator.to(weights["input_mean"].dtype).load_state_dict(weights)
     return operator.eval()
+
+
+def shipped_names() -> list[str]:
+    """The models that come with the library."""
+    return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
+
+
+def _place(folder: str | Path) -> Path:
+    """The folder itself, or that of a shipped model."""
+    if Path(folder).is_dir():
+        return Path(folder)
+    if str(folder) in shipped_names():
+        return SHIPPED / folder
+    known = ", ".join(shipped_names()) or "none"
+    remedy = f"give one that save_pretrained wrote, or a model that comes with the library ({known})"
+    raise DataError(f"there is no folder {folder}; {remedy}, or use from_pretrained")
 
 
 def read_tensors(path: Path, most: int | None = None) -> dict[str, Tensor]:
@@ -96,8 +115,11 @@ def _check_shapes(expected: dict[str, tuple[int, ...]], found: dict[str, tuple[i
 
 
 def _check_weights(weights: dict[str, Tensor], path: Path) -> None:
+    """Finite numbers of the normalisation's kind; where that is float32, weights may have been stored in float16."""
+    kind = weights["input_mean"].dtype
     for name, tensor in weights.items():
-        if tensor.dtype not in DTYPES or tensor.dtype != weights["input_mean"].dtype:
+        is_stored_half = tensor.dtype == torch.float16 and kind == torch.float32
+        if kind not in DTYPES or not (tensor.dtype == kind or is_stored_half):
             raise DataError(f"{path} holds {tensor.dtype} in {name}, where one kind of numbers belongs; restore it")
         if not bool(torch.isfinite(tensor).all()):
             raise DataError(f"{path} holds a value in {name} that is not finite; restore it from a copy")

@@ -27,7 +27,8 @@ class Darcy(Problem):
 
     T is exp ("lognormal"), or 12 where g >= 0 and 3 elsewhere ("piecewise"); u is a. Uniform nodes and cells are solved
     on as they are, to second order where a is smooth; on any other grid the solution of ``fine`` by ``fine`` nodes is
-    read, piecewise linear. The defaults are the paper's law; `Darcy.of_li_et_al` is the one that others quote.
+    read, piecewise linear. With ``read_from`` nodes the solution on so many is read on every grid, as others thin out
+    what they solved for once. The defaults are the paper's law; `Darcy.of_li_et_al` is the one that others quote.
     """
 
     coefficient: Literal["lognormal", "piecewise"] = "lognormal"
@@ -38,6 +39,7 @@ class Darcy(Problem):
     n_modes: int = 512
     points: Literal["cells", "nodes"] = "cells"
     fine: int = 513
+    read_from: int = 0
 
     input_names = ("coefficient",)
     output_names = ("pressure",)
@@ -51,6 +53,8 @@ class Darcy(Problem):
                 raise UsageError(f"{name} must be {' or '.join(map(repr, known))}: got {getattr(self, name)!r}")
         if self.fine < 4:
             raise UsageError(f"fine must be at least 4 nodes: got {self.fine}; 513 is good")
+        if self.read_from and self.read_from < 4:
+            raise UsageError(f"read_from must be at least 4 nodes, or 0 for none: got {self.read_from}")
         GaussianMeasure(self.scale, self.tau, self.alpha, self.n_modes)  # refuses what is no measure
 
     @staticmethod
@@ -77,11 +81,12 @@ class Darcy(Problem):
     def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
         g = self.measure.coefficients(draws, grid.points.device)
         is_uniform = grid.kind in ("nodes", "cells") and grid.bounds == _SQUARE and min(grid.shape) >= 4
-        solved_on = grid if is_uniform else Grid.uniform((self.fine, self.fine)).to(grid.points.device)
+        is_solved = is_uniform and not self.read_from
+        solved_on = grid if is_solved else Grid.uniform((self.read_from or self.fine,) * 2).to(grid.points.device)
         a = self._transform(self.measure.read(g, solved_on))
         solution = solve_darcy(a, torch.ones(solved_on.shape), solved_on)
         z = solution.z
-        if not is_uniform:
+        if not is_solved:
             a, z = self._transform(self.measure.read(g, grid)), interpolate(z, solved_on, grid)
         return Samples(a.unsqueeze(1), z.unsqueeze(1), grid, {"residual": solution.residuals.cpu()})
 

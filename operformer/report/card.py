@@ -8,7 +8,9 @@ from typing import Any, get_args
 
 from operformer import __version__
 from operformer.domain.grid import UniformKind
-from operformer.files import write_bytes
+from operformer.errors import DataError
+from operformer.experiments import EXPERIMENTS
+from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
 from operformer.problems.catalogue import describe
 from operformer.report.tables import error_table, grid_name, settings_table
 from operformer.run import Run
@@ -27,12 +29,11 @@ def write_card(run: Run, path: Path, name: str = "owner/name", licence: str = "m
     write_bytes(path, card(run, name, licence).encode())
 
 
-def card(run: Run, name: str = "owner/name", licence: str = "mit") -> str:
+def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str = "from_pretrained") -> str:
     """Front matter for machines, then how to load the operator, its errors by grid, what it was made of, the paper."""
     experiment = run.experiment
     operator, problem = experiment.operator["name"], type(experiment.problem).__name__
     data, training = experiment.data, experiment.training
-    inputs, outputs = (", ".join(names) for names in (experiment.problem.input_names, experiment.problem.output_names))
     return "\n".join(
         [
             "---",
@@ -41,11 +42,11 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit") -> str:
             "",
             f"# {experiment.name}",
             "",
-            f"A neural operator ({operator}, {run.parameters:,} parameters) for {problem}: {inputs} to {outputs}. Made "
+            f"A neural operator ({operator}, {run.parameters:,} parameters) for {problem}: {channels(run)}. Made "
             f"with operformer {__version__}; physical units in and out, on grids it was not trained on.",
             "",
             "```python",
-            *_loading(run, name),
+            *_loading(run, name, loader),
             "```",
             "",
             f"## {error_table([run]).title}",
@@ -57,7 +58,7 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit") -> str:
             "## Training",
             "",
             f"{data.train} pairs at resolution {data.resolution}, {len(run.metrics)} of {training.epochs} epochs in "
-            f"{run.seconds:.0f} s, validated on {data.validation}.",
+            f"{run.seconds:.0f} s{_where(run)}, validated on {data.validation}.{_scale(run)}",
             "",
             settings_table([run]).markdown(),
             "",
@@ -68,6 +69,37 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit") -> str:
             "```",
             "",
         ]
+    )
+
+
+def channels(run: Run) -> str:
+    """What is mapped to what."""
+    problem = run.experiment.problem
+    return " to ".join(", ".join(names) for names in (problem.input_names, problem.output_names))
+
+
+def read_front_matter(path: Path) -> dict[str, Any]:
+    """What the card at the path says to machines."""
+    lines = read_bytes(path, LARGEST_TEXT).decode(errors="replace").partition("\n---\n")[0].splitlines()[1:]
+    try:
+        return {key: json.loads(value) for key, _, value in (line.partition(": ") for line in lines)}
+    except ValueError as error:
+        raise DataError(f"{path} is no card of a model ({error}); write it again") from None
+
+
+def _where(run: Run) -> str:
+    return f" on {run.made['device']}" if run.made.get("device") else ""
+
+
+def _scale(run: Run) -> str:
+    """Whoever reads errors of a run that a laptop finishes should know that it is one."""
+    scales = EXPERIMENTS.get(run.experiment.name)
+    if scales is None or run.experiment.data != scales["smoke"].data:
+        return ""
+    paper = scales["paper"]
+    return (
+        f" This is of smoke scale: small, and trained in minutes. The paper's scale is {paper.data.train} pairs at "
+        f"resolution {paper.data.resolution}."
     )
 
 
@@ -89,17 +121,26 @@ def _front_matter(run: Run, licence: str) -> dict[str, Any]:
         "library_name": "operformer",
         "tags": ["neural-operator", "operformer", str(experiment.operator["name"]).lower(), problem.lower()],
         "model-index": [{"name": experiment.name, "results": [result]}],
+        "operformer": {
+            "operator": experiment.operator["name"],
+            "parameters": run.parameters,
+            "maps": f"{problem}: {channels(run)}",
+            "trained": f"{experiment.data.train} pairs at resolution {experiment.data.resolution}"
+            f"{_where(run)}{', smoke scale' if _scale(run) else ''}",
+            "median": run.evaluation("1x").median,
+            "worst": run.evaluation("1x").worst,
+        },
     }
 
 
-def _loading(run: Run, name: str) -> list[str]:
+def _loading(run: Run, name: str, loader: str) -> list[str]:
     """Three lines that load and apply the operator, to u (batch, channels, *shape)."""
     grid = run.experiment.problem.grid(run.experiment.data.resolution)
     where = "grid)  # such as Grid.rectilinear(x, y) or Grid.scattered(points): where the values of u lie"
     if grid.kind in get_args(UniformKind):
         where = f'Grid.uniform(u.shape[2:], {list(grid.bounds)}, kind="{grid.kind}"))'
     return [
-        "from operformer import Grid, from_pretrained",
-        f"operator = from_pretrained({json.dumps(name)})",
+        f"from operformer import Grid, {loader}",
+        f"operator = {loader}({json.dumps(name)})",
         f"z = operator(u, {where}",
     ]

@@ -50,6 +50,7 @@ def _lead(results: Results) -> str:
     made = results.made
     machine = f"{made['device']}, Python {made['python']}, torch {made['torch']}, operformer {made['operformer']}"
     commit = f", commit {made['commit']}" if made.get("commit") else ""
+    commit += " with changes" if made.get("is_clean") is False else ""
     seconds = sum(record.seconds for record in results.runs.values())
     facts = f"{len(results.runs)} runs, {seconds / 60:.0f} minutes of training in all; gathered on {machine}{commit}."
     mixed = [n for n in ("torch", "device", "commit") if len({str(r.made.get(n)) for r in results.runs.values()}) > 1]

@@ -43,6 +43,7 @@ class Measured:
     h1_errors: tuple[float, ...] = ()
     spectrum: ErrorSpectrum | None = None
     jumps: FaceJumps | None = None
+    h1_summary: Summary | None = None  # in place of the errors of single samples, where those are not kept
 
     @property
     def l2(self) -> Summary:
@@ -52,7 +53,7 @@ class Measured:
     @property
     def h1(self) -> Summary | None:
         """The same in H1, where points have neighbours."""
-        return summarise(self.h1_errors) if self.h1_errors else None
+        return summarise(self.h1_errors) if self.h1_errors else self.h1_summary
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,10 @@ class Record:
     measured: tuple[Measured, ...]
     looks: Mapping[str, tuple[Look, Look]] = field(default_factory=dict)  # median and worst sample, by grid
     rollout: Rollout | None = None
-    made: Mapping[str, Any] = field(default_factory=dict)  # versions and device when it was trained
+    made: Mapping[str, Any] = field(default_factory=dict)  # versions, commit and device when it was trained
+    clock: Mapping[str, float] = field(default_factory=dict)  # seconds besides: drawing pairs, evaluating
+    protocol: str = ""  # of a run at the paper's scale, see archive.py
+    changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)  # from the catalogue's run: there, here
 
     @property
     def operator(self) -> str:
@@ -146,7 +150,7 @@ def problem_name(settings: Mapping[str, Any]) -> str:
     return _PROBLEMS.get(problem["name"], problem["name"])
 
 
-def record_of(run: Run, made: Mapping[str, Any], has_looks: bool) -> Record:
+def record_of(run: Run, has_looks: bool) -> Record:
     """What is kept of a run; pictures on the training grid and on irregular ones, if any figure shows them."""
     experiment = run.experiment
     with torch.device("meta"):
@@ -160,7 +164,8 @@ def record_of(run: Run, made: Mapping[str, Any], has_looks: bool) -> Record:
         measured=tuple(_measured(e) for e in run.evaluations),
         looks={e.label: (e.median_sample, e.worst_sample) for e in shown},
         rollout=run.rollout,
-        made=made,
+        made=run.made,
+        clock=run.clock,
     )
 
 
@@ -172,10 +177,7 @@ def operations_of(experiment: Experiment) -> int:
 def write_results(results: Results, path: Path) -> None:
     """Put the results at the path in one step."""
     values = {"version": VERSION} | asdict(replace(results, views={})) | {"views": pack(results.views)}
-    for name, record in values["runs"].items():
-        rollout = results.runs[name].rollout
-        record["rollout"] = rollout and rollout_values(rollout)
-        record["looks"] = {label: [_rounded(look) for look in pair] for label, pair in record["looks"].items()}
+    values["runs"] = {name: record_values(record) for name, record in results.runs.items()}
     write_bytes(path, (json.dumps(values, allow_nan=False, separators=(",", ":")) + "\n").encode())
 
 
@@ -190,7 +192,7 @@ def read_results(path: Path) -> Results:
             scale=values["scale"],
             made=values["made"],
             costs={name: Cost(**cost) for name, cost in values["costs"].items()},
-            runs={name: _record(record) for name, record in values["runs"].items()},
+            runs={name: record_from(record) for name, record in values["runs"].items()},
             absent=values["absent"],
             failures=tuple(Failure(**failure) for failure in values["failures"]),
             views=unpack(values["views"]),
@@ -199,11 +201,16 @@ def read_results(path: Path) -> Results:
         raise DataError(f"{path} holds no results of a reproduction ({error}); make them again") from None
 
 
-def _measured(evaluation: Evaluation) -> Measured:
-    return Measured(**{name: getattr(evaluation, name) for name in Measured.__dataclass_fields__})
+def record_values(record: Record) -> dict[str, Any]:
+    """A record as plain values."""
+    values = asdict(record)
+    values["rollout"] = record.rollout and rollout_values(record.rollout)
+    values["looks"] = {label: [rounded(look, DIGITS) for look in pair] for label, pair in values["looks"].items()}
+    return values
 
 
-def _record(values: Mapping[str, Any]) -> Record:
+def record_from(values: Mapping[str, Any]) -> Record:
+    """The record that plain values describe."""
     measured = tuple(
         Measured(
             **{
@@ -212,6 +219,7 @@ def _record(values: Mapping[str, Any]) -> Record:
                 "h1_errors": tuple(map(float, one["h1_errors"])),
                 "spectrum": one["spectrum"] and spectrum_of(one["spectrum"]),
                 "jumps": one["jumps"] and jumps_of(one["jumps"]),
+                "h1_summary": Summary(**one["h1_summary"]) if one.get("h1_summary") else None,
             }
         )
         for one in values["measured"]
@@ -221,10 +229,15 @@ def _record(values: Mapping[str, Any]) -> Record:
     return Record(**{**values, "measured": measured, "looks": looks, "rollout": rollout})
 
 
-def _rounded(value: Any) -> Any:
-    """Numbers with as many digits as a picture shows, in lists and tables, too."""
+def rounded(value: Any, digits: int) -> Any:
+    """Numbers with so many digits, in lists and tables, too."""
     if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
+        return {key: rounded(inner, digits) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(inner) for inner in value]
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+        return [rounded(inner, digits) for inner in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+def _measured(evaluation: Evaluation) -> Measured:
+    names = Measured.__dataclass_fields__.keys() & Evaluation.__dataclass_fields__.keys()
+    return Measured(**{name: getattr(evaluation, name) for name in names})

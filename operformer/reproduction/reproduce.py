@@ -8,8 +8,8 @@ from pathlib import Path
 from operformer.errors import OperformerError
 from operformer.experiments import Experiment
 from operformer.learning.gallery import read_gallery
+from operformer.learning.provenance import provenance
 from operformer.reproduction.costs import costs
-from operformer.reproduction.provenance import provenance, read_provenance
 from operformer.reproduction.record import Results, read_results, record_of, write_results
 from operformer.reproduction.runs import Failure, carry_out
 from operformer.reproduction.study import Study
@@ -34,7 +34,7 @@ def reproduce(
     for name in wanted.keys() - {failure.name for failure in failures}:
         place, is_main = folder / "runs" / name, "-width-" not in name
         try:
-            runs[name] = record_of(read_run(place), read_provenance(place), has_looks=is_main)
+            runs[name] = record_of(read_run(place), has_looks=is_main)
             views[name] = views_of(read_gallery(place / "gallery.npz")) if is_main else {}
         except OperformerError as error:  # a file that was damaged since
             failures.append(Failure(name, str(error), error.exit_code))

@@ -17,7 +17,6 @@ from operformer.errors import OperformerError, ResourceError, TerminatedError, U
 from operformer.experiments import Experiment, parse
 from operformer.operators.counting import count_operations
 from operformer.problems.draws import Draws
-from operformer.reproduction.provenance import write_provenance
 from operformer.run import evaluate_run, is_evaluated, is_trained, train_run
 
 OVERHEAD = 2e9  # operations that an update costs besides its products, about: small operators wait for Python
@@ -91,7 +90,6 @@ class _Task:
             with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
                 if not is_trained(experiment, self.folder):
                     train_run(experiment, self.folder, _draws)
-                    write_provenance(self.folder)
                 evaluate_run(self.folder, _draws)
         except TerminatedError:
             os._exit(143)  # the pool would give its process another task

@@ -25,7 +25,7 @@ def accuracy_table(results: Results, title: str, names: Sequence[str]) -> Table:
         "problem", "operator", "channels", "parameters", "parameters (paper)", "median", "median (paper)", "mean",
         "worst", "worst (paper)", "H1 median", "training, s",
     )  # fmt: skip
-    return _without_empty(Table(_title(results, title), header, _grouped([_accuracy_row(results, n) for n in names])))
+    return without_empty(Table(_title(results, title), header, grouped([_accuracy_row(results, n) for n in names])))
 
 
 def _accuracy_row(results: Results, name: str) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def grid_table(results: Results, title: str, names: Sequence[str]) -> Table:
         record = results.runs.get(name)
         cells = [ABSENT if record is None else _on_grid(record, label) for label in labels or ["1x"]]
         rows.append((*_who(results, name), *cells))
-    return Table(_title(results, title), ("problem", "operator", *(labels or ["1x"])), _grouped(rows))
+    return Table(_title(results, title), ("problem", "operator", *(labels or ["1x"])), grouped(rows))
 
 
 def jump_table(results: Results, title: str, names: Sequence[str]) -> Table:
@@ -73,7 +73,7 @@ def jump_table(results: Results, title: str, names: Sequence[str]) -> Table:
         ratios = [f"{ratio:.2f}" if ratio is not None else "" for ratio in (jumps.face_ratio, jumps.truth_ratio)]
         found = (error_text(there.l2.median), f"{across:.2e}", f"{inside:.2e}", *ratios)
         rows.append((*_who(results, name), *found))
-    return Table(_title(results, title), header, _grouped(rows))
+    return Table(_title(results, title), header, grouped(rows))
 
 
 def rollout_table(results: Results, title: str, names: Sequence[str]) -> Table:
@@ -159,14 +159,14 @@ def _who(results: Results, name: str) -> tuple[str, str]:
     return problem_name(results.settings(name)), operator_name(results.settings(name))
 
 
-def _without_empty(table: Table) -> Table:
+def without_empty(table: Table) -> Table:
     """The table without columns of which the paper says nothing."""
     kept = [column for column in range(len(table.header)) if any(row[column] for row in table.rows)]
     rows = tuple(tuple(row[column] for column in kept) for row in table.rows)
     return Table(table.title, tuple(table.header[column] for column in kept), rows)
 
 
-def _grouped(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+def grouped(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     """The rows, the problem named in the first of its rows only."""
     before = ["", *(row[0] for row in rows)]
     return tuple(("" if row[0] == above else row[0], *row[1:]) for row, above in zip(rows, before, strict=False))

@@ -165,6 +165,29 @@ def test_damage_is_told_in_one_line_that_names_the_file(folder, damage, file):
     assert "\n" not in message
 
 
+def test_weights_may_be_stored_in_half_precision(folder):
+    operator = make("TNO")
+    half = {key: t.half() if key not in BUFFERS else t for key, t in operator.state_dict().items()}
+    operator.save_pretrained(folder, half)
+    loaded = operformer.load(folder)
+    assert {t.dtype for t in loaded.state_dict().values()} == {torch.float32}
+    for key, tensor in operator.state_dict().items():
+        expected = tensor if key in BUFFERS else tensor.half().float()
+        torch.testing.assert_close(loaded.state_dict()[key], expected, rtol=0, atol=0)
+    operator.save_pretrained(folder, {key: t.double() if key == WEIGHT else t for key, t in half.items()})
+    with pytest.raises(DataError, match=f"float64 in {WEIGHT}"):
+        operformer.load(folder)
+
+
+def test_a_model_of_the_library_is_found_by_its_name_unless_a_folder_is(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert operformer.load("lorenz-tno").settings["hidden_channels"] != 10
+    folder.rename(tmp_path / "lorenz-tno")
+    assert operformer.load("lorenz-tno").settings["hidden_channels"] == 10
+    with pytest.raises(DataError, match=r"there is no folder lorenz-tn; .* comes with the library \(.*lorenz-tno.*\)"):
+        operformer.load("lorenz-tn")
+
+
 @pytest.mark.parametrize("name", ["nowhere", "file"])
 def test_a_folder_that_is_none_is_told_in_one_line(tmp_path, name):
     (tmp_path / "file").write_text("")

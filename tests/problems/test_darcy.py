@@ -182,6 +182,20 @@ def test_reading_elsewhere_agrees_with_the_uniform_grid():
         assert bool((face == 0).all())
 
 
+def test_a_solution_is_thinned_out_as_others_do():
+    law = replace(Darcy.of_li_et_al(), n_modes=16)
+    whole = law.sample(2, 61)
+    thinned = replace(law, read_from=61)
+    every_third = thinned.sample(2, 21)
+    torch.testing.assert_close(every_third.u, whole.u[..., ::3, ::3], atol=0, rtol=0)
+    torch.testing.assert_close(every_third.z, whole.z[..., ::3, ::3], atol=1e-12, rtol=1e-12)
+    assert (law.sample(2, 21).z - every_third.z).norm() > 1e-3 * every_third.z.norm()  # solved on 21 nodes: another z
+    between = thinned.sample(2, 31)  # not nested: 2 of 60 intervals
+    torch.testing.assert_close(between.z, whole.z[..., ::2, ::2], atol=1e-12, rtol=1e-12)
+    with pytest.raises(UsageError, match="read_from must be at least 4 nodes"):
+        replace(law, read_from=3)
+
+
 def test_a_grid_rounded_past_the_end_is_accepted():
     past = Grid.rectilinear([0.0, 0.3, 1.0 + 2**-52], [0.0, 0.7, 1.0])
     exactly = Grid.rectilinear([0.0, 0.3, 1.0], [0.0, 0.7, 1.0])

@@ -1,0 +1,78 @@
+"""Where numbers come from: versions, commit and device, as they were when a run was trained, and what took how long."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from os.path import lexists
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from operformer import __version__
+from operformer.errors import DataError
+from operformer.files import read_json, write_json
+
+NAME = "made.json"
+SECONDS = "seconds.json"
+COMMIT = "OPERFORMER_COMMIT"  # of a copy that is no checkout: what git describe --always --dirty says where it was made
+PACKAGES = ("torch", "numpy", "lightning-fabric", "matplotlib", "neuraloperator")
+
+
+def provenance() -> dict[str, Any]:
+    """This process's."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU ({platform.machine()})"
+    here = {"operformer": __version__, **_commit(), "python": platform.python_version(), "device": device}
+    return here | {"threads": torch.get_num_threads()} | {name: _version(name) for name in PACKAGES}
+
+
+def write_provenance(folder: Path) -> None:
+    """Keep it beside a run that this process trains; one that goes on keeps the time of its first start."""
+    started = {"started": datetime.now(UTC).isoformat(timespec="seconds")}
+    before = {key: value for key, value in read_provenance(folder).items() if key == "started"}
+    write_json(folder / NAME, provenance() | started | before)
+
+
+def read_provenance(folder: Path) -> dict[str, Any]:
+    """A run's; empty where it was trained from Python, which keeps none."""
+    return _table(folder / NAME)
+
+
+def note_seconds(folder: Path, part: str, seconds: float) -> None:
+    """Keep beside a run how long a part of it took, of those that its metrics do not tell: data, evaluation."""
+    write_json(folder / SECONDS, read_seconds(folder) | {part: round(seconds, 3)})
+
+
+def read_seconds(folder: Path) -> dict[str, Any]:
+    """What was noted."""
+    return _table(folder / SECONDS)
+
+
+def _table(path: Path) -> dict[str, Any]:
+    values = read_json(path) if lexists(path) else {}  # a link to nowhere is damage, too
+    if not isinstance(values, dict):
+        raise DataError(f"{path} is damaged (no table); remove it")
+    return values
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> dict[str, Any]:
+    """The commit of the checkout that this package lies in, and whether its files are those of the commit."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+        said = done.stdout.strip() if done.returncode == 0 else ""
+    except (OSError, subprocess.TimeoutExpired):
+        said = ""
+    said = said or os.environ.get(COMMIT, "")
+    return {"commit": said.removesuffix("-dirty") or None, "is_clean": not said.endswith("-dirty") if said else None}

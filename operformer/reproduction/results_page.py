@@ -1,0 +1,166 @@
+"""RESULTS.md: what the records of results/ say, beside the paper's numbers; made of the records alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+
+from operformer.experiments.experiment import Protocol
+from operformer.experiments.protocol import PROTOCOLS
+from operformer.experiments.recipes import OTHERS, RECIPES, reference
+from operformer.files import write_bytes
+from operformer.report.figures import to_svg
+from operformer.report.tables import Table
+from operformer.reproduction import studies
+from operformer.reproduction.archive import Archive, file_name, read_archive
+from operformer.reproduction.paper import LI_ET_AL, PAPER, STATED, Stated
+from operformer.reproduction.record import Record, Results, operator_name, problem_name
+from operformer.reproduction.tables import ABSENT, error_text, grid_table, grouped, without_empty
+from operformer.reproduction.targets import target_table
+
+LI, WIDTHS = "Darcy flow of Li et al., 85 × 85", "Other widths"
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Lorenz 63 and a controlled ODE": (*studies.LORENZ, *studies.IRREGULAR, "controlled-ode"),
+    "Darcy flow, lognormal, 64 × 64": (*studies.LOW, studies.DEEPER),
+    "Darcy flow, lognormal, 416 × 416": studies.LOGNORMAL,
+    "Darcy flow, piecewise, 416 × 416": studies.PIECEWISE,
+    "Kolmogorov flow, 416 × 416": (*studies.KOLMOGOROV, studies.SMOOTHED, studies.EXTENDED),
+    LI: tuple(OTHERS),
+    WIDTHS: tuple(name for names in studies.WIDTHS for name in names if "-width-" in name),
+}
+_FIGURES = tuple(
+    figure
+    for study in studies.STUDIES.values()
+    for figure in study.figures
+    if figure.name.startswith(("superresolution", "parameter_accuracy", "evaluation_cost"))
+)
+_LEAD = f"""# Results at the paper's scale
+
+Made by `operformer report results` from the records in [results/](results); a test compares them. Relative L2 errors of
+test samples on the grid of the training. "In print" is {PAPER}.
+
+- **paper** is the paper's protocol: its data and operators, no augmentation, our training.
+- **best** is our best recipe: the same number of training pairs and the same tests; operator and training are free.
+
+Several seeds are given as mean ± standard deviation."""
+
+
+def write_results_page(folder: Path, path: Path) -> Archive:
+    """RESULTS.md at the path, from a folder's records; its figures go to folder/figures. What was read."""
+    archive = read_archive(folder)
+    figures = _draw(archive, folder / "figures")
+    write_bytes(path, results_page(archive, figures, Path(os.path.relpath(folder, path.parent))).encode())
+    return archive
+
+
+def results_page(archive: Archive, figures: Sequence[str], folder: Path) -> str:
+    """The page; figures are names of files in folder/figures."""
+    lead = "Medians of the test samples if nothing else is said."
+    parts = [_LEAD, "## Targets", lead, target_table(archive).markdown()]
+    for title, names in _sections(archive).items():
+        parts += [f"## {title}", problem_table(archive, title, names).markdown()]
+        if title == LI:
+            means = ", ".join(f"{who} {error_text(error)}" for who, error in LI_ET_AL.items())
+            parts += [f"Mean errors that others have printed: {means}."]
+        for protocol in PROTOCOLS:
+            made = [name for name in names if name in archive[protocol]]
+            if made:
+                table = grid_table(_results(archive, protocol), "", made)
+                said = "Median error by grid, in brackets as a multiple of that on the training grid"
+                parts += [f"{said} ({protocol}{_of_several(archive, protocol, made)}):", table.markdown()]
+    if figures:
+        parts += ["## Figures of Section 6 from these records"]
+        parts += [f"![{name}]({(folder / 'figures' / name).as_posix()})" for name in figures]
+    parts += ["## Records", _record_table(archive, folder).markdown() if any(archive.values()) else "None yet."]
+    return "\n\n".join(parts) + "\n"
+
+
+def _sections(archive: Archive) -> dict[str, tuple[str, ...]]:
+    """Runs by problem; those of other widths only as far as there are any."""
+    made = tuple(name for name in SECTIONS[WIDTHS] if any(name in archive[protocol] for protocol in PROTOCOLS))
+    return {title: names for title, names in (SECTIONS | {WIDTHS: made}).items() if names}
+
+
+def problem_table(archive: Archive, title: str, names: Sequence[str]) -> Table:
+    """One row for each run: what the paper prints, then what each protocol gave."""
+    header = ["problem", "operator", "in print: parameters", "in print: median", "in print: worst"]
+    for protocol in PROTOCOLS:
+        named = ("median", "mean", "worst", "H1 median", "seeds", "parameters", "training")
+        header += [f"{protocol}: {column}" for column in named]
+    rows = []
+    for name in names:
+        settings, stated = reference(name).to_mapping(), STATED.get(name, Stated("", ""))
+        printed = "" if stated.parameters is None else f"{stated.parameters:.2e}"
+        row = [problem_name(settings), _operator(settings["name"]), printed]
+        row += [error_text(stated.median), error_text(stated.worst)]
+        for protocol in PROTOCOLS:
+            row += _cells(archive[protocol].get(name, []), name in RECIPES[protocol])
+        rows.append(tuple(row))
+    return without_empty(Table(title, tuple(header), grouped(rows)))
+
+
+def spread_text(errors: Sequence[float]) -> str:
+    """The error, or of several seeds mean and standard deviation."""
+    if len(errors) == 1:
+        return error_text(errors[0])
+    return f"{error_text(fmean(errors))} ± {error_text(stdev(errors)) if stdev(errors) else '0 %'}"
+
+
+def _operator(name: str) -> str:
+    settings = reference(name).to_mapping()
+    width = f", width {settings['operator']['hidden_channels']}" if "-width-" in name else ""
+    return operator_name(settings) + width
+
+
+def _cells(records: Sequence[Record], is_planned: bool) -> list[str]:
+    if not records:
+        return [ABSENT if is_planned else "", *[""] * 6]
+    l2, h1 = [r.trained.l2 for r in records], [r.trained.h1 for r in records]
+    errors = [spread_text([getattr(one, key) for one in l2]) for key in ("median", "mean", "worst")]
+    in_h1 = spread_text([one.median for one in h1 if one]) if all(h1) else ""
+    seeds = str(len(records)) if len(records) > 1 else ""
+    return [*errors, in_h1, seeds, f"{records[0].parameters:,}", f"{fmean(r.seconds for r in records):.0f} s"]
+
+
+def _record_table(archive: Archive, folder: Path) -> Table:
+    header = ("record", "commit", "device", "torch", "data", "training", "evaluation", "other than in the catalogue")
+    rows = []
+    for protocol in PROTOCOLS:
+        for record in (record for records in archive[protocol].values() for record in records):
+            made, name = record.made, f"{protocol}/{file_name(record)}"
+            commit = f"{made['commit'] or 'unknown'}{', changed' if made['is_clean'] is False else ''}"
+            clock = (record.clock["data"], record.seconds, record.clock["evaluation"])
+            times = (f"{seconds:.0f} s" for seconds in clock)
+            changes = ", ".join(f"{key}={here}" for key, (_, here) in record.changes.items())
+            link = f"[{name}]({(folder / name).as_posix()}.json)"
+            rows.append((link, commit, str(made["device"]), str(made["torch"]), *times, changes))
+    return Table("Records", header, tuple(rows))
+
+
+def _draw(archive: Archive, folder: Path) -> list[str]:
+    """The figures that there are runs for, as files; those of runs that are no longer there are removed."""
+    made = {}
+    for protocol in PROTOCOLS:
+        for figure in _FIGURES if archive[protocol] else ():
+            drawn = figure.draw(_results(archive, protocol))
+            if drawn is not None:
+                drawn.suptitle(f"protocol: {protocol}", fontsize=8, x=0.01, ha="left")
+                made[f"{protocol}-{figure.name}.svg"] = to_svg(drawn)
+    for name, text in made.items():
+        write_bytes(folder / name, text.encode())
+    for path in folder.glob("*.svg"):
+        if path.name not in made:
+            path.unlink()
+    return list(made)
+
+
+def _results(archive: Archive, protocol: Protocol) -> Results:
+    """The first seed of each run, as figures and tables of a reproduction take them."""
+    runs = {name: records[0] for name, records in archive[protocol].items()}
+    return Results(studies=(), scale="paper", made={}, costs={}, runs=runs)
+
+
+def _of_several(archive: Archive, protocol: Protocol, names: Sequence[str]) -> str:
+    return ", of several seeds the first" if any(len(archive[protocol][name]) > 1 for name in names) else ""

@@ -1,0 +1,60 @@
+"""Recipes at the paper's scale: what they share with the catalogue, and what they change."""
+
+import json
+
+import pytest
+
+from operformer.errors import UsageError
+from operformer.experiments import EXPERIMENTS, find_experiment, parse
+from operformer.experiments.protocol import PROTOCOLS, check_protocol
+from operformer.experiments.recipes import RECIPES, reference
+
+NAMED = [(protocol, name) for protocol in PROTOCOLS for name in RECIPES[protocol]]
+
+
+@pytest.mark.parametrize(("protocol", "name"), NAMED)
+def test_a_recipe_follows_its_protocol_and_comes_back_from_plain_values(protocol, name):
+    experiment = RECIPES[protocol][name]
+    assert experiment.name == name
+    check_protocol(experiment, protocol)
+    assert parse(json.loads(json.dumps(experiment.to_mapping()))) == experiment
+    assert experiment.training.schedule == "one-cycle"
+    assert experiment.training.loss == reference(name).training.loss
+
+
+def test_every_run_of_the_paper_has_a_recipe():
+    assert RECIPES["paper"].keys() == EXPERIMENTS.keys()
+
+
+def test_the_paper_protocol_changes_the_training_alone():
+    for name, experiment in RECIPES["paper"].items():
+        paper = EXPERIMENTS[name]["paper"]
+        assert (experiment.problem, experiment.operator, experiment.data) == (paper.problem, paper.operator, paper.data)
+        assert not experiment.training.augment
+
+
+def test_the_best_recipe_at_64_points():
+    training = find_experiment("darcy-64-tno", protocol="best").training
+    assert (training.epochs, training.batch_size, training.learning_rate) == (20, 4, 5e-4)
+    assert (training.schedule, training.loss, training.ema, training.augment) == ("one-cycle", "h1", 0.999, True)
+    assert (training.averages, training.products, training.compile) == ("float16", "tf32", True)
+
+
+def test_darcy_flow_of_li_et_al():
+    experiment = find_experiment("darcy-li-85", protocol="best")
+    data, law = experiment.data, experiment.problem
+    assert (data.resolution, data.train, data.test) == (85, 1000, 200)
+    assert (law.coefficient, law.scale, law.tau, law.alpha, law.points) == ("piecewise", 1.0, 3.0, 2.0, "nodes")
+    assert law.read_from == 421
+    assert (law.read_from - 1) % (data.resolution - 1) == 0  # every fifth node
+    with pytest.raises(UsageError, match="darcy-li-85 has no recipe of the protocol paper"):
+        find_experiment("darcy-li-85", protocol="paper")
+
+
+def test_a_protocol_goes_with_a_name_and_without_a_scale(tmp_path):
+    (tmp_path / "a.toml").write_text("")
+    with pytest.raises(UsageError, match="goes with an experiment's name"):
+        find_experiment(str(tmp_path / "a.toml"), protocol="best")
+    with pytest.raises(UsageError, match="leave one out"):
+        find_experiment("darcy-64-tno", "paper", protocol="best")
+    assert find_experiment("darcy-64-tno", None, ["training.seed=3"], "best").training.seed == 3

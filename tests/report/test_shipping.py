@@ -1,0 +1,98 @@
+"""Models that come with the library: made of a run, found by name, listed with what their cards say."""
+
+import re
+
+import pytest
+import torch
+
+import operformer
+from operformer.errors import UsageError
+from operformer.experiments import Data, Experiment
+from operformer.learning.recipe import Training
+from operformer.operators.pretrained import SHIPPED, read_tensors, shipped_names
+from operformer.problems import Lorenz63
+from operformer.report import shipping
+from operformer.report.card import read_front_matter
+from operformer.run import errors_on_tests, evaluate_run, read_run, train_run
+
+SMALL = {"name": "TNO", "hidden_channels": 6, "n_layers": 1, "n_heads": 2}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    experiment = Experiment(
+        "mine", Lorenz63(), SMALL, Data(8, 13, 3, 5), Training(epochs=1, batch_size=5, device="cpu")
+    )
+    train_run(experiment, folder)
+    evaluate_run(folder)
+    return folder
+
+
+def test_a_run_is_shipped_in_half_the_bytes(run, tmp_path):
+    place = shipping.ship(run, "small-tno", tmp_path)
+    assert place == tmp_path / "small-tno"
+    assert sorted(path.name for path in place.iterdir()) == ["README.md", "config.json", "model.safetensors"]
+    own, loaded = operformer.load(run / "operator"), operformer.load(place)
+    kinds = {name: t.dtype for name, t in read_tensors(place / "model.safetensors").items()}
+    assert kinds["input_mean"] == torch.float32
+    assert {kinds[name] for name, _ in own.named_parameters()} == {torch.float16}
+    before, after = (errors_on_tests(read_run(run).experiment, operator) for operator in (own, loaded))
+    assert before == pytest.approx(read_run(run).evaluation("1x").errors, rel=1e-4)  # the same test pairs
+    assert after == pytest.approx(before, rel=5e-4)
+    ((name, maps, operator, parameters, trained, median, *_),) = shipping.model_table(tmp_path).rows
+    assert (name, maps, operator) == ("small-tno", "Lorenz63: x to y", "TNO")
+    assert parameters == f"{sum(p.numel() for p in own.parameters()):,}"
+    assert trained.startswith("13 pairs at resolution 8 on ")
+    assert median == f"{read_run(run).evaluation('1x').median:.2%}"
+    assert 'operator = load("small-tno")' in (place / "README.md").read_text()
+
+
+def test_weights_that_half_precision_changes_are_kept_whole(run):
+    experiment, operator = read_run(run).experiment, operformer.load(run / "operator")
+    with torch.no_grad():  # so large in one layer and small in the next that float16 has no such numbers
+        operator.network.head.linear.weight.mul_(1e-7)
+        operator.output_scale.mul_(1e7)
+        operator.network.head.linear.bias.mul_(1e-7)
+    weights = shipping.stored(experiment, operator)
+    assert {t.dtype for t in weights.values()} == {torch.float32}
+
+
+def test_names_and_sizes_are_limited(run, tmp_path, monkeypatch):
+    for name in ("A", "", "a/b", "..", "a b"):
+        with pytest.raises(UsageError, match="a model's name has small letters"):
+            shipping.ship(run, name, tmp_path)
+    monkeypatch.setattr(shipping, "MOST", 100)
+    with pytest.raises(UsageError, match="MB together"):
+        shipping.ship(run, "small-tno", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+# What is in the library
+
+
+def test_every_shipped_model_does_what_its_card_says():
+    assert "lorenz-tno" in shipped_names()
+    for name in shipped_names():
+        operator, said = operformer.load(name), read_front_matter(SHIPPED / name / "README.md")["operformer"]
+        assert operator.input_mean.dtype == torch.float32
+        assert sum(p.numel() for p in operator.parameters()) == said["parameters"]
+    assert sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()) < 20e6
+
+
+def test_the_shipped_lorenz_model_has_the_error_of_its_card():
+    said = read_front_matter(SHIPPED / "lorenz-tno" / "README.md")["operformer"]
+    resolution = int(re.findall(r"resolution (\d+)", said["trained"])[0])
+    samples = Lorenz63(recover=("y",)).sample(100, resolution, seed=12345).to(dtype=torch.float32)
+    operator = operformer.load("lorenz-tno")
+    with torch.no_grad():
+        z = operator(samples.u, samples.grid)
+    errors = ((z - samples.z).square().sum((1, 2)) / samples.z.square().sum((1, 2))).sqrt()
+    assert errors.median().item() == pytest.approx(said["median"], rel=0.25)  # other draws of the same law
+
+
+def test_the_command_lists_them(call):
+    code, out, err = call("models")
+    assert (code, err) == (0, "")
+    assert "lorenz-tno" in out
+    assert "Lorenz63: x to y" in out

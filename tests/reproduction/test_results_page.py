@@ -1,0 +1,103 @@
+"""RESULTS.md: numbers of synthetic records by hand, and the repository's own against its records."""
+
+import re
+from pathlib import Path
+
+import pytest
+from synthetic import record
+
+from operformer.reproduction.archive import keep, read_archive
+from operformer.reproduction.results_page import results_page, write_results_page
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("archive")
+    for given in (
+        record("darcy-64-tno", "paper", 6e-3, seconds=217),
+        *(record("darcy-64-tno", "best", median, seed) for seed, median in enumerate((2e-3, 3e-3, 4e-3))),
+        record("piecewise-416-vitno", "paper", 8e-3),
+        record("piecewise-416-vitno-width-32", "paper", 9e-3),
+        record("piecewise-416-fano", "paper", 7e-3, is_clean=False),
+    ):
+        keep(given, folder / "results")
+    (folder / "results" / "figures").mkdir()
+    (folder / "results" / "figures" / "best-gone.svg").write_text("")  # of a record that is no longer there
+    write_results_page(folder / "results", folder / "RESULTS.md")
+    return folder, (folder / "RESULTS.md").read_text()
+
+
+def table(page, title, number=0):
+    """The rows of a section's table as dictionaries."""
+    text = page[1].split(f"## {title}\n")[1].split("\n## ")[0]
+    lines = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)[number].splitlines()
+    header, _, *rows = ([cell.strip() for cell in row.strip("|").split("|")] for row in lines)
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def test_the_numbers_are_those_of_the_records(page):
+    row, *others = table(page, "Darcy flow, lognormal, 64 × 64")
+    assert row == {
+        "problem": "Darcy flow, lognormal", "operator": "TNO",
+        "in print: parameters": "5.98e+05", "in print: median": "1.19 %",
+        "paper: median": "0.600 %", "paper: mean": "0.600 %", "paper: worst": "1.20 %", "paper: H1 median": "6.00 %",
+        "paper: parameters": "598,145", "paper: training": "217 s",
+        # Medians of 0.2, 0.3 and 0.4 %: the standard deviation of three seeds is 0.1 %.
+        "best: median": "0.300 % ± 0.100 %", "best: mean": "0.300 % ± 0.100 %", "best: worst": "0.600 % ± 0.200 %",
+        "best: H1 median": "3.00 % ± 1.00 %", "best: seeds": "3", "best: parameters": "598,145",
+        "best: training": "100 s",
+    }  # fmt: skip
+    assert [other["paper: median"] for other in others] == ["not run"] * 4
+    assert {other["best: median"] for other in others} == {""}  # no recipe
+    assert [other["in print: median"] for other in others] == ["1.96 %", "2.57 %", "7.30 %", "7.30 %"]
+
+
+def test_errors_by_resolution_have_their_ratio(page):
+    (row,) = table(page, "Darcy flow, lognormal, 64 × 64", 1)
+    assert row == {
+        "problem": "Darcy flow, lognormal", "operator": "TNO", "0.5x": "1.80 % (3.00)", "0.75x": "1.20 % (2.00)",
+        "1x": "0.600 %", "1.5x": "0.900 % (1.50)", "2x": "1.50 % (2.50)", "graded": "2.40 % (4.00)",
+    }  # fmt: skip
+    (best,) = table(page, "Darcy flow, lognormal, 64 × 64", 2)
+    assert best["2x"] == "0.500 % (2.50)"
+    assert "(best, of several seeds the first):" in page[1]
+
+
+def test_targets_and_widths_are_there(page):
+    targets = {row["target"]: row[""] for row in table(page, "Targets")}
+    assert list(targets.values()) == ["reached", "reached", "not run", "reached", "not run", "not run", "not run"]
+    assert [row["operator"] for row in table(page, "Other widths")] == ["ViTNO, width 32"]
+
+
+def test_every_record_has_its_row_and_its_file(page):
+    rows = table(page, "Records")
+    assert len(rows) == 7
+    for row in rows:
+        (path,) = re.findall(r"\((.*)\)", row["record"])
+        assert (page[0] / path).is_file()
+        assert (row["data"], row["evaluation"], row["device"], row["torch"]) == ("7 s", "11 s", "a GPU", "2.13.0")
+        assert "training.epochs=20" in row["other than in the catalogue"]
+    commits = {row["record"].split("]")[0]: row["commit"] for row in rows}
+    assert commits["[paper/piecewise-416-fano"] == "abc123, changed"
+    assert commits["[paper/darcy-64-tno"] == "abc123"
+
+
+def test_the_figures_are_drawn(page):
+    named = re.findall(r"!\[.*\]\((.*)\)", page[1])
+    assert {Path(name).name for name in named} == {
+        "paper-superresolution_lognormal_left.svg", "paper-superresolution_piecewise.svg",
+        "paper-parameter_accuracy.svg", "paper-evaluation_cost_accuracy.svg", "best-superresolution_lognormal_left.svg",
+    }  # fmt: skip
+    assert sorted(p.name for p in (page[0] / "results/figures").iterdir()) == sorted(Path(name).name for name in named)
+    for name in named:
+        assert "<svg" in (page[0] / name).read_text()
+
+
+def test_the_repositorys_page_is_what_its_records_give():
+    folder = ROOT / "results"
+    found = (ROOT / "RESULTS.md").read_text()
+    figures = re.findall(r"^!\[.*\]\(results/figures/(.*)\)$", found, flags=re.MULTILINE)
+    assert found == results_page(read_archive(folder), figures, Path("results")), "run: operformer report results"
+    assert sorted(path.name for path in (folder / "figures").glob("*.svg")) == sorted(figures)
