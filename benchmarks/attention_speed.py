@@ -32,6 +32,7 @@ from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer import Grid
+from operformer.learning.provenance import provenance
 from operformer.operators.attention import attend, log_density, with_bias
 from operformer.operators.literal import literal_attention
 
@@ -292,7 +293,7 @@ def main():
             for count in points:
                 rows += measure(count, head, getattr(torch, dtype), arguments)
     if arguments.out:
-        arguments.out.write_text(json.dumps(rows, indent=2) + "\n")
+        arguments.out.write_text(json.dumps({"made": provenance(), "rows": rows}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from operformer import FANO, TNO, Grid, ViTNO, set_precision
+from operformer.learning.provenance import provenance
 
 OPERATORS = ["TNO", "TNO-sources", "ViTNO", "FANO"]
 
@@ -196,7 +197,9 @@ def main():
     report(studies)
     if arguments.out:
         settings = {name: value for name, value in vars(arguments).items() if name != "out"}
-        arguments.out.write_text(json.dumps({"settings": settings, "studies": studies}, indent=2) + "\n")
+        arguments.out.write_text(
+            json.dumps({"made": provenance(), "settings": settings, "studies": studies}, indent=2) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from operformer import FANO, TNO, ViTNO, set_precision
 from operformer.domain.quadrature import h1_norm
 from operformer.learning.graphed import GraphedPass
 from operformer.learning.loss import relative_h1
+from operformer.learning.provenance import provenance
 from operformer.learning.samples import fit_normalisation
 from operformer.operators.attention import MultiHeadAttention
 from operformer.operators.baselines import FNO
@@ -154,7 +155,7 @@ def measure(name, form, precision, arguments):
     seconds = median_time(step, device, arguments.repetitions)
     row["step ms"] = 1e3 * seconds / batch
     row["samples/s"] = batch / seconds
-    row["memory GiB"] = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else float("nan")
+    row["memory GiB"] = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else None
     row["inference ms"] = 1e3 * median_time(infer, device, arguments.repetitions) / batch
     if arguments.profile and precision == "fp16":
         profile(step, f"{name}, {form}, {precision}")
@@ -239,7 +240,7 @@ def main():
                     flush=True,
                 )
     if arguments.out:
-        arguments.out.write_text(json.dumps(rows, indent=2) + "\n")
+        arguments.out.write_text(json.dumps({"made": provenance(), "rows": rows}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from operformer.files import read_json, write_json
 NAME = "made.json"
 SECONDS = "seconds.json"
 COMMIT = "OPERFORMER_COMMIT"  # of a copy that is no checkout: what git describe --always --dirty says where it was made
-PACKAGES = ("torch", "numpy", "lightning-fabric", "matplotlib", "neuraloperator")
+PACKAGES = ("torch", "triton", "numpy", "lightning-fabric", "matplotlib", "neuraloperator")
 
 
 def provenance() -> dict[str, Any]:

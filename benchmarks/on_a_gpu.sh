@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Every measurement of docs/speed.md on one GPU, about twenty minutes: bash benchmarks/on_a_gpu.sh docs/speed [PART ...]
+# Then: python benchmarks/speed_tables.py
+set -uo pipefail
+folder=$1
+parts=${*:2}
+mkdir -p "$folder"
+for part in ${parts:-tests operators losses attention growth}; do
+    echo "== $part"
+    case $part in
+    tests) python3 -m pytest -q tests/kernels tests/learning/test_graphed.py tests/operators/test_graphed_inference.py \
+        tests/operators/test_precision.py ;;
+    operators) python3 benchmarks/operator_speed.py --out "$folder/operators.json" ;;
+    losses) python3 benchmarks/operator_speed.py --steps 200 --forms eager literal --operators TNO ViTNO FANO \
+        --out "$folder/losses.json" ;;
+    attention) python3 benchmarks/attention_speed.py --points 16384 --out "$folder/attention.json" ;;
+    growth) python3 benchmarks/cost_growth.py --scale paper --out "$folder/growth.json" ;;
+    *) echo "no part is named $part" && exit 2 ;;
+    esac || echo "== $part failed"
+done

@@ -1,0 +1,87 @@
+"""The tables of docs/speed.md from the files that other benchmarks wrote.
+
+    python benchmarks/speed_tables.py [--folder docs/speed] [--page docs/speed.md]
+
+Between the lines <!-- NAME --> and <!-- end of NAME --> of the page stands the table of FOLDER/NAME.json, if there is
+such a file: operators and losses (operator_speed.py, the second with --steps), attention (attention_speed.py), growth
+(cost_growth.py).
+"""
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+
+def number(value):
+    return "" if value is None or value != value else f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def markdown(columns, rows):
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    return "\n".join(lines + ["| " + " | ".join(number(row.get(c)) for c in columns) + " |" for row in rows])
+
+
+def operators(found):
+    columns = ["operator", "form", "precision", "batch", "step ms", "inference ms", "samples/s", "memory GiB"]
+    return markdown([*columns, "floor ms", "H1"], found["rows"])
+
+
+def losses(found):
+    """The loss after so many steps, and how far it is from that of the operator's literal form."""
+    (column,) = {key for row in found["rows"] for key in row if key.startswith("H1 loss")}
+    literal = {row["operator"]: row[column] for row in found["rows"] if row["form"] == "literal"}
+    rows = [
+        row | {"off by": f"{abs(row[column] / literal[row['operator']] - 1):.2%}" if row["operator"] in literal else ""}
+        for row in found["rows"]
+    ]
+    return markdown(["operator", "form", "precision", column, "off by"], rows)
+
+
+def attention(found):
+    return markdown(["points", "head", "dtype", "what", "form", "ms", "ratio", "error"], found["rows"])
+
+
+def growth(found):
+    names = {"inference ms": "inference, time", "inference GiB": "inference, memory"}
+    names |= {"step ms": "step, time", "step GiB": "step, memory"}
+    rows = [
+        {"operator": study["operator"], "in": study["variable"]}
+        | {new: study["exponents"].get(old) for old, new in names.items()}
+        | {"up to": study["rows"][-1][study["variable"]] if study["rows"] else None}
+        for study in found["studies"]
+    ]
+    return markdown(["operator", "in", *names.values(), "up to"], rows)
+
+
+def origin(made):
+    known = [f"{name} {made[name]}" for name in ("torch", "triton") if made.get(name)]
+    return f"{made['device']}, {', '.join(known)}, commit {made['commit'] or 'unknown'}."
+
+
+TABLES = {"operators": operators, "losses": losses, "attention": attention, "growth": growth}
+
+
+def with_tables(page, folder):
+    """The page with the table of each file that is there."""
+    for name, table in TABLES.items():
+        path = folder / f"{name}.json"
+        if path.is_file():
+            found = json.loads(path.read_text())
+            text = f"<!-- {name} -->\n{origin(found['made'])}\n\n{table(found)}\n<!-- end of {name} -->"
+            page, count = re.subn(f"<!-- {name} -->.*?<!-- end of {name} -->", lambda _: text, page, flags=re.DOTALL)  # noqa: B023
+            if count != 1:
+                raise SystemExit(f"the page needs one place for {name}, and has {count}")
+    return page
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path("docs/speed"))
+    parser.add_argument("--page", type=Path, default=Path("docs/speed.md"))
+    arguments = parser.parse_args()
+    arguments.page.write_text(with_tables(arguments.page.read_text(), arguments.folder))
+
+
+if __name__ == "__main__":
+    main()
