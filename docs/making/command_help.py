@@ -21,6 +21,6 @@ def commands():
 
 def section(name):
     """What a command says of itself."""
-    console = Console(file=io.StringIO(), width=92, color_system=None)
+    console = Console(file=io.StringIO(), width=76, color_system=None)
     app.help_print([name], console=console)
     return f"## {name}\n\n```text\n{console.file.getvalue().strip()}\n```"

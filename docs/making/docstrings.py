@@ -8,7 +8,7 @@ import re
 import griffe
 
 _SPAN = re.compile(r"(``.+?``|`.+?`)", re.DOTALL)
-_COMMENT = re.compile(r"[^#'\"]*\s# (?P<words>(?!noqa|type:).+)$")
+_COMMENT = re.compile(r"[^#]*\s# (?P<words>(?!noqa|type:).+)$")
 
 
 class Prose(griffe.Extension):
