@@ -157,9 +157,7 @@ def controlled():
 
 def darcy():
     """One draw of each coefficient of Darcy flow."""
-    return [
-        (Darcy(law).sample(1, 64), (f"{law} coefficient a", "pressure z")) for law in ("lognormal", "piecewise")
-    ]
+    return [(Darcy(law).sample(1, 64), (f"{law} coefficient a", "pressure z")) for law in ("lognormal", "piecewise")]
 
 
 def kolmogorov():
