@@ -36,7 +36,7 @@ package: $(VENV)/installed-dev     ## build wheel and sdist, install the wheel b
 	$(BIN)/python .ci/check_package.py
 
 docs: $(VENV)/installed-dev        ## the documentation in site/, to be opened from there (twenty seconds)
-	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/python -m mkdocs build --strict
 	@echo "documentation: file://$(CURDIR)/site/index.html"
 
 lint: $(VENV)/installed-dev        ## ruff and mypy
