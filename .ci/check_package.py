@@ -18,7 +18,10 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-IN_SDIST = ("pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "SECURITY.md", "Makefile", "tests/conftest.py")
+IN_SDIST = (
+    *("pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "SECURITY.md", "Makefile", "mkdocs.yml"),
+    *("tests/conftest.py", "docs/making/formulas.py"),
+)
 IN_WHEEL = ("operformer/py.typed", "operformer/report/templates/page.html", "operformer/report/templates/explorer.js")
 
 

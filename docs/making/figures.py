@@ -140,7 +140,7 @@ def draw_images(figure, data, ink):
             axes.grid(False)
             axes.set_xticks([left, right], [f"{left:g}", f"{right:.3g}"])
             axes.set_yticks([bottom, top], [f"{bottom:g}", f"{top:.3g}"])
-            bar = figure.colorbar(shown, ax=axes, shrink=0.85)
+            bar = figure.colorbar(shown, ax=axes, fraction=0.046, pad=0.04)
             bar.ax.yaxis.set_major_formatter(ScalarFormatter(useMathText=True))
             bar.outline.set_visible(False)
 

@@ -44,26 +44,37 @@ def _note(address, outside):
         outside.append(address)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_opens_and_fits(open_page, pages, scheme):
-    """Half of the pages narrow, half of them wide in each scheme; all of them narrow and wide in both together."""
-    page, seen, formulas = open_page(scheme), 0, 0
-    for number, path in enumerate(pages):
-        is_narrow = (number % 2 == 0) == (scheme == "light")
-        width = NARROW if is_narrow else WIDE
-        page.set_viewport_size({"width": width, "height": 900})
+def test_every_page_opens_and_fits(open_page, pages):
+    page, figures, formulas = open_page(), 0, 0
+    for path in pages:
+        page.set_viewport_size({"width": NARROW, "height": 900})
         page.goto(path.as_uri(), wait_until="load")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-        for shown, natural, right in page.evaluate(FIGURES):
-            assert shown == f"only-{scheme}", path
-            assert natural > 100, path
-            assert right <= width, path
-            seen += 1
+        assert page.evaluate("document.documentElement.scrollWidth") <= NARROW, path
+        figures += check_figures(page, "only-light", NARROW)
         heights = page.evaluate(FORMULAS)
         assert all(height > 5 for height in heights), path
         formulas += len(heights)
-    assert seen == 9  # one figure is on two pages
+        page.set_viewport_size({"width": WIDE, "height": 900})
+        page.wait_for_function(f"document.documentElement.scrollWidth <= {WIDE}", timeout=5000)  # search folds away
+    assert figures == 9  # one of them is on two pages
     assert formulas > 60
+
+
+def test_the_dark_scheme_has_figures_of_its_own(open_page, site):
+    page = open_page("dark")
+    page.goto((site / "mathematics.html").as_uri(), wait_until="load")
+    assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
+    assert check_figures(page, "only-dark", NARROW) == 4
+
+
+def check_figures(page, scheme, width):
+    """Those that are shown are of the scheme, were loaded, and do not reach beyond the page; how many there are."""
+    shown = page.evaluate(FIGURES)
+    for mark, natural, right in shown:
+        assert mark == scheme, page.url
+        assert natural > 100, page.url
+        assert right <= width, page.url
+    return len(shown)
 
 
 def test_search_finds_a_docstring_from_a_disk(open_page, site):
