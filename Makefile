@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 ORDERS := tests/operators/test_convergence.py tests/operators/test_tno.py tests/operators/test_fano.py tests/operators/test_vitno.py
 
-.PHONY: help demo reproduce test test-slow test-faults orders package lint format benchmark clean
+.PHONY: help demo reproduce test test-slow test-faults orders package docs lint format benchmark clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | sort
@@ -35,6 +35,10 @@ orders: $(VENV)/installed-dev      ## the observed orders of convergence, and th
 package: $(VENV)/installed-dev     ## build wheel and sdist, install the wheel by itself and run it (ten seconds)
 	$(BIN)/python .ci/check_package.py
 
+docs: $(VENV)/installed-dev        ## the documentation in site/, to be opened from there (twenty seconds)
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/python -m mkdocs build --strict
+	@echo "documentation: file://$(CURDIR)/site/index.html"
+
 lint: $(VENV)/installed-dev        ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,8 +51,8 @@ format: $(VENV)/installed-dev      ## rewrite the code in the house style
 benchmark: $(VENV)/installed       ## every script under benchmarks/
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-clean:                             ## remove the environment and what the demo wrote
-	rm -rf $(VENV) runs
+clean:                             ## remove the environment, what the demo wrote and the built documentation
+	rm -rf $(VENV) runs site
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -19,19 +19,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 IN_SDIST = (
-    "pyproject.toml",
-    "README.md",
-    "LICENSE",
-    "CITATION.cff",
-    "SECURITY.md",
-    "Makefile",
-    "results/README.md",
-    "tests/conftest.py",
+    *("pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "SECURITY.md", "Makefile", "mkdocs.yml"),
+    *("results/README.md", "tests/conftest.py", "docs/making/formulas.py"),
 )
 IN_WHEEL = (
-    "operformer/py.typed",
-    "operformer/report/templates/page.html",
-    "operformer/report/templates/explorer.js",
+    *("operformer/py.typed", "operformer/report/templates/page.html", "operformer/report/templates/explorer.js"),
     "operformer/models/lorenz-tno/model.safetensors",
 )
 

@@ -22,7 +22,7 @@ TF32_CAPABILITY = (8, 0)  # Ampere and newer
 UNUSABLE = 5  # the exit code: a resource is missing
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?:\[.*?\])?\s*(?:>=\s*(?P<least>[\d.]+))?")
 _EXTRA = re.compile(r"extra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
-_DEVELOPMENT = "dev"  # the extra of those who change the library, of which these two say what runs here
+_DEVELOPMENT = ("dev", "docs")  # extras of those who change the library, of which these two say what runs here
 _SHOWN_OF_DEVELOPMENT = ("triton", "playwright")
 
 
@@ -89,7 +89,7 @@ def _packages() -> Iterator[Finding]:
         return
     for requirement in requirements:
         wanted, extra = _REQUIREMENT.match(requirement), _EXTRA.search(requirement)
-        is_tool = extra is not None and extra["extra"] == _DEVELOPMENT
+        is_tool = extra is not None and extra["extra"] in _DEVELOPMENT
         if wanted and (not is_tool or wanted["name"] in _SHOWN_OF_DEVELOPMENT):
             yield _package(wanted["name"], wanted["least"] or "0", extra["extra"] if extra else None)
 

@@ -23,6 +23,7 @@ REQUIRED = [
     "numpy",
     'neuraloperator>=2.0; extra == "baselines"',
     "ruff>=0.14; extra == 'dev'",
+    "mkdocs<2,>=1.6; extra == 'docs'",
 ]
 VERSIONS = {"torch": "2.13.0+cpu", "h5py": "3.11.0", "numpy": "2.4", "neuraloperator": "2.0.0"}
 H200 = SimpleNamespace(name="NVIDIA H200", total_memory=139 * 2**30, major=9, minor=0)

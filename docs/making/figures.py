@@ -1,0 +1,177 @@
+"""Figures drawn by the library when the site is built, each for the light and for the dark scheme."""
+
+import io
+
+import matplotlib as mpl
+import measurements
+import torch
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, ScalarFormatter
+from mkdocs.structure.files import File
+
+from operformer import Grid
+from operformer.problems import ControlledODE, Darcy, Kolmogorov, Lorenz63
+
+# Ink, then colours after Okabe and Ito that stand out against the scheme's paper.
+SCHEMES = {
+    "light": {"ink": "#333333", "faint": "#dddddd", "colours": ("#0072B2", "#D55E00", "#009E73", "#B3559A")},
+    "dark": {"ink": "#d8dbe2", "faint": "#474c58", "colours": ("#56B4E9", "#E69F00", "#2BC59A", "#E29ACB")},
+}
+
+
+def on_files(files, config):
+    """A hook of MkDocs: figures/NAME-SCHEME.svg for every figure."""
+    for name, (measure, draw) in FIGURES.items():
+        data = measure()
+        for scheme in SCHEMES:
+            files.append(File.generated(config, f"figures/{name}-{scheme}.svg", content=picture(draw, data, scheme)))
+    return files
+
+
+def picture(draw, data, scheme):
+    """A figure in the colours of a scheme, on no background, as SVG."""
+    ink, faint, colours = SCHEMES[scheme].values()
+    style = {
+        "font.size": 10.5,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.prop_cycle": mpl.cycler(color=colours),
+        "grid.color": faint,
+        "legend.frameon": False,
+        "svg.hashsalt": "operformer",
+    }
+    style |= dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), ink)
+    with mpl.rc_context(style):
+        figure = Figure(figsize=(6.2, 3.9), layout="constrained")
+        draw(figure, data, ink)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    return buffer.getvalue()
+
+
+def draw_orders(figure, data, ink):
+    """The error of attention against the number of points, and the orders at which it falls."""
+    errors, sizes = data
+    axes = figure.subplots()
+    for (name, row), marker in zip(errors.items(), "osDX", strict=True):
+        points = [n if name.startswith("random") else n - 1 for n in sizes]
+        order = measurements.observed_order(points, row)
+        axes.loglog(sizes, row, marker=marker, label=f"{name}: order {order:.2f}")
+    axes.set(xlabel="number of points N", ylabel="largest error of A(u)")
+    axes.set_xticks(sizes, sizes)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
+
+
+def draw_graded(figure, _, ink):
+    """A(u) in the continuum, and by 17 points that crowd at 0 with and without their weights."""
+    axes, grid = figure.subplots(), measurements.graded(17)
+    x = measurements.X
+    axes.plot(x, measurements.continuum(x), color=ink, lw=3, alpha=0.35, label="the integral")
+    axes.plot(x, measurements.attend(x, grid.points, grid.weights), label="17 points, trapezoidal weights")
+    axes.plot(x, measurements.attend(x, grid.points), ls="--", label="17 points, equal weights")
+    axes.plot(grid.points, torch.full_like(grid.points, axes.get_ylim()[0]), "|", color=ink, ms=9, clip_on=False)
+    axes.set(xlabel="x (ticks: where u is known)", ylabel="A(u)(x)")
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
+
+
+def draw_rounding(figure, data, ink):
+    """What rounding every value costs in L2 and in H1."""
+    found, sizes = data
+    axes = figure.subplots()
+    for number, ((dtype, norm), row) in enumerate(found.items()):
+        axes.loglog(
+            sizes, row, color=f"C{number // 2}", ls="-" if norm == "H1" else ":", marker="o", label=f"{dtype}, {norm}"
+        )
+    axes.set(xlabel="nodes along each axis", ylabel="relative error of the rounded function")
+    axes.set_xticks(sizes, sizes)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    figure.legend(loc="outside lower center", ncols=4, fontsize=9)
+
+
+def draw_partition(figure, _, ink):
+    """The same 3 x 3 patches of D under three grids."""
+    s = torch.linspace(0, 1, 12, dtype=torch.float64)
+    draws = torch.Generator().manual_seed(0)
+    grids = {
+        "12 x 12 cells": Grid.uniform((12, 12), kind="cells"),
+        "graded nodes": Grid.rectilinear(s.square(), s),
+        "140 random points": Grid.scattered(torch.rand(140, 2, generator=draws)),
+    }
+    figure.set_size_inches(6.2, 2.5)
+    for axes, (name, grid) in zip(figure.subplots(1, 3), grids.items(), strict=True):
+        x, y = grid.points.reshape(-1, 2).T
+        axes.plot(x, y, ".", ms=3.5)
+        for line in range(4):
+            axes.axhline(line / 3, color=ink, lw=0.9)
+            axes.axvline(line / 3, color=ink, lw=0.9)
+        axes.set_title(name, fontsize=9.5)
+        axes.set(aspect="equal", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
+        axes.axis("off")
+
+
+def draw_curves(figure, data, ink):
+    """Input and output of two draws on an interval."""
+    samples, names = data
+    figure.set_size_inches(6.2, 3.4)
+    panels = figure.subplots(2, 2, sharex=True, sharey="row")
+    t = samples.grid.points[:, 0]
+    for row, (values, name) in enumerate(zip((samples.u, samples.z), names, strict=True)):
+        for column in range(2):
+            panels[row, column].plot(t, values[column, 0], color=f"C{row}")
+        panels[row, 0].set_ylabel(name)
+    for axes in panels[1]:
+        axes.set_xlabel("t")
+
+
+def draw_images(figure, data, ink):
+    """Input and output of draws on a square, side by side."""
+    figure.set_size_inches(6.2, 2.9 * len(data))
+    panels = figure.subplots(len(data), 2, squeeze=False)
+    for row, (samples, names) in zip(panels, data, strict=True):
+        (left, right), (bottom, top) = samples.grid.bounds
+        for axes, values, name in zip(row, (samples.u, samples.z), names, strict=True):
+            shown = axes.imshow(
+                values[0, 0].T, origin="lower", extent=(left, right, bottom, top), cmap="viridis", rasterized=True
+            )
+            axes.set_title(name, fontsize=10)
+            axes.grid(False)
+            axes.set_xticks([left, right], [f"{left:g}", f"{right:.3g}"])
+            axes.set_yticks([bottom, top], [f"{bottom:g}", f"{top:.3g}"])
+            bar = figure.colorbar(shown, ax=axes, fraction=0.046, pad=0.04)
+            bar.ax.yaxis.set_major_formatter(ScalarFormatter(useMathText=True))
+            bar.outline.set_visible(False)
+
+
+def lorenz():
+    """Two draws of Lorenz 63."""
+    return Lorenz63().sample(2, 200), ("input x(t)", "output y(t)")
+
+
+def controlled():
+    """Two draws of the controlled ODE."""
+    return ControlledODE().sample(2, 400), ("input u(t)", "output z(t)")
+
+
+def darcy():
+    """One draw of each coefficient of Darcy flow."""
+    return [(Darcy(law).sample(1, 64), (f"{law} coefficient a", "pressure z")) for law in ("lognormal", "piecewise")]
+
+
+def kolmogorov():
+    """One draw of Kolmogorov flow, a moment later."""
+    return [(Kolmogorov().sample(1, 96), ("vorticity at T = 11", "vorticity at T + 0.1"))]
+
+
+FIGURES = {
+    "orders": (measurements.attention_errors, draw_orders),
+    "graded": (lambda: None, draw_graded),
+    "rounding": (measurements.rounding_errors, draw_rounding),
+    "partition": (lambda: None, draw_partition),
+    "lorenz": (lorenz, draw_curves),
+    "controlled": (controlled, draw_curves),
+    "darcy": (darcy, draw_images),
+    "kolmogorov": (kolmogorov, draw_images),
+}

@@ -1,0 +1,174 @@
+"""The site holds what it says: pages, links, formulas, docstrings, and nothing from outside."""
+
+import html
+import inspect
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import operformer
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+LANGUAGES = {"python", "sh", "text", "py", "included"}  # the first two run as they are printed
+SOURCES = sorted(path for path in DOCS.rglob("*.md") if "making" not in path.parts)
+
+
+class Links(HTMLParser):
+    """What a page points to, what can be pointed to in it, and its words."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.fetched, self.anchors, self.words = [], [], set(), []
+        self._silent = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
+        self._silent += tag in ("script", "style")
+        if tag == "a" and given.get("href"):
+            self.links.append(given["href"])
+        elif tag == "link" and given.get("rel") not in ("canonical", "prev", "next"):
+            self.fetched.append(given["href"])
+        elif given.get("src"):
+            self.fetched.append(given["src"])
+
+    def handle_endtag(self, tag):
+        self._silent -= tag in ("script", "style")
+
+    def handle_data(self, data):
+        if not self._silent:
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join("".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def parsed(site, pages):
+    return {path: Links(path.read_text()) for path in [*pages, site / "404.html"]}
+
+
+def page_of(source):
+    return source.relative_to(DOCS).with_suffix(".html").as_posix()
+
+
+def test_every_source_is_a_page_and_stands_in_the_navigation(site, pages, parsed):
+    assert {path.relative_to(site).as_posix() for path in pages} == {page_of(source) for source in SOURCES}
+    front = site / "index.html"
+    shown = {urlsplit(link).path for link in parsed[front].links}
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    for source in SOURCES:
+        assert source.relative_to(DOCS).as_posix() in navigation
+    sections = {source.parent for source in SOURCES} - {DOCS}
+    for section in sections:  # a tab leads to the first page of its section, which has the others beside it
+        first = next(site / page_of(s) for s in SOURCES if s.parent == section)
+        beside = {(first.parent / urlsplit(link).path).resolve() for link in parsed[first].links}
+        assert {(site / page_of(s)).resolve() for s in SOURCES if s.parent == section} <= beside
+    assert {"start.html", "mathematics.html", "reproduction.html", "recipes.html"} <= shown
+
+
+def test_no_link_is_broken(parsed):
+    count = 0
+    for path, page in parsed.items():
+        for link in page.links + page.fetched:
+            parts = urlsplit(link)
+            if parts.scheme in ("http", "https", "data"):
+                continue
+            assert not parts.scheme, (path, link)
+            if path.name == "404.html" and parts.path.startswith("/"):  # it is shown at any depth
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.is_file(), (path, link)
+            if parts.fragment and target in parsed and parts.fragment not in ("only-light", "only-dark"):
+                assert unquote(parts.fragment) in parsed[target].anchors, (path, link)
+            count += 1
+    assert count > 1000
+
+
+def test_nothing_is_fetched_from_outside(site, parsed):
+    for path, page in parsed.items():
+        assert [link for link in page.fetched if urlsplit(link).scheme not in ("", "data")] == [], path
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(https?:)?//", style.read_text()), style
+        assert "@import" not in style.read_text(), style
+
+
+def test_formulas_became_mathml(site):
+    total = 0
+    for source in SOURCES:
+        written = re.sub(r"```.*?```|`[^`\n]*`", "", source.read_text(), flags=re.DOTALL)
+        displayed = written.count("$$") // 2
+        inline = len(re.findall(r"\$[^$]+\$", re.sub(r"\$\$.*?\$\$", "", written, flags=re.DOTALL)))
+        text = (site / page_of(source)).read_text()
+        assert len(re.findall(r'<math[^>]*display="block"', text)) == displayed, source
+        assert len(re.findall(r'<math[^>]*display="inline"', text)) == inline, source
+        assert "arithmatex" not in text
+        total += displayed + inline
+    assert total > 60
+
+
+@pytest.mark.parametrize(("name", "page"), [("DESIGN.md", "design.html"), ("CHANGELOG.md", "changelog.html")])
+def test_documents_of_the_repository_are_pages_as_they_are(site, parsed, name, page):
+    """Every word of them is there: Markdown takes none for a tag or a formula."""
+    shown = re.sub(r"[\s¶]+", "", parsed[site / page].text)
+    for line in (ROOT / name).read_text().splitlines():
+        if line.startswith("|---"):
+            continue
+        for words in re.split(r"[*`|#]+|^- ", line):
+            assert re.sub(r"\s+", "", words) in shown, words
+
+
+def test_the_front_page_is_the_readme_s(site, parsed):
+    text = parsed[site / "index.html"].text
+    assert "Put the grid's quadrature weights into the softmax" in text
+    assert "graded: points crowd at the start, 101 points" in text
+    assert "make demo" in text
+
+
+def test_every_name_of_the_front_is_described_in_its_own_words(parsed):
+    pages = {path: page for path, page in parsed.items() if path.parent.name == "api"}
+    words = {path: page.text for path, page in pages.items()}
+    for name in operformer.__all__:
+        thing = getattr(operformer, name)
+        place = f"{thing.__module__}.{thing.__qualname__}"
+        (path,) = (path for path, page in pages.items() if place in page.anchors)
+        docstring = inspect.getdoc(thing).replace("``", "").replace("`", "")
+        for paragraph in docstring.split("\n\n"):
+            assert " ".join(paragraph.split()) in words[path], (name, paragraph)
+
+
+def test_comments_beside_fields_describe_them(site, parsed):
+    text = parsed[site / "api" / "learning.html"].text
+    assert "Decay of the averaged weights, which are then validated and kept; 0 is none." in text
+    assert "Of several processes: whole copies, or shards of the weights." in text
+
+
+def test_every_command_shows_its_help(site, parsed):
+    from operformer.cli import app
+
+    page = parsed[site / "commands.html"]
+    commands = {name for name in app if not name.startswith("-")}
+    assert len(commands) > 12
+    assert commands <= page.anchors
+    for name in commands:
+        assert f"Usage: operformer {name}" in page.text
+
+
+def test_programs_on_pages_are_marked(pages):
+    """Fences have a language that says whether they run, so that none is left to guess."""
+    for source in SOURCES:
+        fences = re.findall(r"^```(.*)$", source.read_text(), flags=re.MULTILINE)
+        assert {re.sub(r"\{.*\}", "included", fence) for fence in fences[::2]} <= LANGUAGES, source
+        assert set(fences[1::2]) <= {""}, source
+
+
+def test_the_search_index_knows_the_pages(site):
+    index = html.unescape((site / "search" / "search_index.js").read_text())
+    assert "Voronoi" in index
+    assert "own-data.html" in index
