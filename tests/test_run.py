@@ -87,7 +87,7 @@ def test_training_and_validation_pairs_are_the_first_of_the_draw(monkeypatch, tm
     def spy(operator, samples, validation, *rest):
         seen.update(train=samples, validation=validation)
 
-    monkeypatch.setattr("operformer.run.train", spy)
+    monkeypatch.setattr("operformer.run.training.train", spy)
     train_run(small(), tmp_path)
     drawn = ControlledODE().sample(16, 8, seed=7)
     assert torch.equal(torch.cat([seen["train"].z, seen["validation"].z]), drawn.z.float())
@@ -96,7 +96,7 @@ def test_training_and_validation_pairs_are_the_first_of_the_draw(monkeypatch, tm
 
 def test_coarser_pairs_are_the_same_draws(monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr("operformer.run.train", lambda operator, samples, *rest: seen.append((samples, rest)))
+    monkeypatch.setattr("operformer.run.training.train", lambda operator, samples, *rest: seen.append((samples, rest)))
     train_run(small("data.coarser=[2, 4]", "training.augment=true", name="lorenz-y"), tmp_path)
     ((levels, rest),) = seen
     for level, resolution in zip(levels, (2, 4, 8), strict=True):

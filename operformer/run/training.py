@@ -1,0 +1,43 @@
+"""An experiment trained in a folder."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+from operformer.experiments import Experiment
+from operformer.learning.lock import locked
+from operformer.learning.ranks import is_first
+from operformer.learning.recipe import training_device
+from operformer.learning.samples import split
+from operformer.learning.training import check_device, train
+from operformer.operators import Operator
+from operformer.problems.draws import Draws
+from operformer.run.folder import occupy, refuse_another
+from operformer.run.pairs import training_pairs
+
+
+def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) -> Operator:
+    """Draw the data and train; the same folder again goes on where it stopped. Draws may be remembered ones."""
+    draws = draws or Draws()
+    refuse_another(experiment, folder)
+    check_device(experiment.training)
+    operator = experiment.make_operator()  # before the draw, which may take long: its package may be missing
+    data, problem = experiment.data, experiment.problem
+    device, started = training_device(experiment.training), time.monotonic()
+    parts = split(training_pairs(experiment, draws), validation=data.validation, test=0)
+    coarser = [draws.sample(problem, data.train, n, data.seed, device) for n in data.coarser]
+    drawing = time.monotonic() - started
+    with locked(folder) if is_first() else nullcontext():
+        if is_first():
+            occupy(experiment, folder, drawing)
+        return train(
+            operator,
+            [*coarser, parts.train] if coarser else parts.train,
+            parts.validation,
+            experiment.training,
+            folder,
+            experiment.name,
+            problem.symmetries if experiment.training.augment else (),
+        )
