@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import operformer
+from operformer.experiments import find_experiment
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
@@ -54,6 +55,12 @@ def assert_a_picture(path):
 def test_every_script_is_run():
     tested = {name[5:7] for name in globals() if re.match(r"test_\d\d_", name)}
     assert tested == {script[:2] for script in SCRIPTS}
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
+def test_an_experiment_among_the_examples_is_read(path):
+    experiment = find_experiment(str(path))
+    assert experiment.make_operator().in_channels == experiment.problem.in_channels
 
 
 def test_01_attention_converges_as_its_quadrature_does(run, tmp_path):

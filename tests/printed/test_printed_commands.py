@@ -1,0 +1,200 @@
+"""Every command and every block of Python in README.md, CONTRIBUTING.md and docs/ is carried out, page by page."""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pages import ROOT, all_pages, parse_page, read_page
+from treatment import BROUGHT, FEW, INLINE, NOT_RUN, PROGRAMS, SMALLER, NotRun, Smaller, tiny_experiments, treatment_of
+
+from operformer.cli import app
+from operformer.reproduction.studies import STUDIES
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # raised by the compiler's own imports
+
+PAGES = all_pages()
+SYNTAX = re.compile(r"[|<>;&$`]")  # of the shell, outside of quotes
+
+
+@pytest.fixture
+def follow(call, tmp_path, monkeypatch):
+    """Carry out a page's steps in a folder with examples/ in it; a step that fails is named with its line."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("examples", "benchmarks"):
+        shutil.copytree(ROOT / name, name)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def carry_out(page):
+        names = {"__name__": "__main__"}
+        for step in page.steps:
+            try:
+                if step.kind == "python":
+                    exec(compile("\n" * (step.line - 1) + step.text, page.name, "exec"), names)
+                else:
+                    run_command(step.text, call, monkeypatch)
+            except (Exception, SystemExit) as error:
+                first = step.text.splitlines()[0]
+                pytest.fail(f"{page.name}:{step.line}: {first}\n{type(error).__name__}: {error}")
+
+    yield carry_out
+    signal.signal(signal.SIGTERM, before)
+
+
+def run_command(command, call, monkeypatch):
+    """Run a printed command, smaller if the table says so; it has to end with code 0."""
+    treated = treatment_of(command)
+    if isinstance(treated, NotRun):
+        treated.check(command)
+        return
+    for name in BROUGHT.keys() & set(shlex.split(command)):
+        if not Path(name).exists():
+            BROUGHT[name]()
+    with monkeypatch.context() as patch:
+        if isinstance(treated, Smaller):
+            command = treated.apply(command)
+            if treated.tiny:
+                shrink_the_catalogue(patch)
+        program, *arguments = shlex.split(command)
+        if program not in PROGRAMS:
+            raise AssertionError(f"{program} is in no category: list the command in NOT_RUN, with what is checked")
+        if program == "operformer" and not SYNTAX.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", command)):
+            code, out, err = call(*arguments)
+        else:
+            code, out, err = run_in_a_shell(command)
+    assert code == 0, f"{command}\nended with code {code}:\n{out[-3000:]}{err[-3000:]}"
+
+
+def run_in_a_shell(command):
+    beside = str(Path(sys.executable).parent)  # python, torchrun and operformer of this environment
+    environment = {"PYTHONPATH": str(ROOT), "PATH": f"{beside}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        ["bash", "-c", command], env=os.environ | environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def shrink_the_catalogue(patch):
+    def in_this_process(tasks, workers, report):
+        for task in tasks:
+            task(report)
+
+    patch.setattr("operformer.experiments.EXPERIMENTS", tiny_experiments())
+    patch.setattr("operformer.reproduction.studies._ALL", tuple(STUDIES[name] for name in FEW))
+    patch.setattr("operformer.reproduction.runs.in_processes", in_this_process)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_prints_works(follow, name):
+    page = read_page(name)
+    assert not page.strays, f"{name}:{page.strays[0].line}: a command outside of the blocks that are run: use ```sh"
+    follow(page)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_commands_inside_sentences_exist(call, name):
+    for step in read_page(name).inline:
+        treated = [entry for entry in INLINE if re.fullmatch(entry.pattern, step.text)]
+        if treated:
+            treated[0].check(step.text)
+            continue
+        program, command, *_ = [*step.text.split(), ""]
+        where = f"{name}: {step.text}"
+        assert program == "operformer", where
+        assert command in app, where
+        known = call(command, "--help")[1]
+        for option in re.findall(r"--[a-z-]+", step.text):
+            assert re.search(rf"{option}\b", known), where
+
+
+def test_every_command_of_the_command_line_is_printed_somewhere():
+    words = [step.text.split() for name in PAGES for step in read_page(name).commands]
+    printed = {word[1] for word in words if word[0] == "operformer"}
+    assert ["make", "demo"] in words  # which is operformer demo
+    assert {name for name in app if not name.startswith("-")} == printed | {"demo"}
+
+
+@pytest.mark.parametrize("entry", [*SMALLER, *NOT_RUN], ids=lambda entry: entry.pattern)
+def test_no_entry_of_the_tables_is_idle(entry):
+    assert any(re.fullmatch(entry.pattern, step.text) for name in PAGES for step in read_page(name).commands)
+
+
+def test_no_file_is_brought_in_vain():
+    words = {word for name in PAGES for step in read_page(name).commands for word in shlex.split(step.text)}
+    assert BROUGHT.keys() <= words
+
+
+def test_paths_and_links_exist():
+    for name in PAGES:
+        text = (ROOT / name).read_text()
+        named = re.findall(r"`((?:operformer|examples|benchmarks|docs)/[\w/]+(?:\.\w+)?/?)`", text)
+        for path in named:
+            assert (ROOT / path).exists() or "/x/" in path, f"{name}: {path}"  # x stands for any folder
+        for target in re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", text):
+            assert (ROOT / name).parent.joinpath(target).exists(), f"{name}: {target}"
+
+
+# The harness itself
+
+PAGE = """Prose with `operformer train RUN` in it.
+
+```sh
+operformer import mine.npz --layout "b x y" --out data/mine  # a comment
+operformer inspect \\
+    data/mine
+```
+
+```python
+import numpy as np
+count = len(np.load("mine.npz")["u"])
+```
+
+    operformer experiments
+
+```python
+assert count == 60
+```
+"""
+
+
+def test_a_page_is_read():
+    page = parse_page(PAGE, "docs/page.md", indented=False)
+    assert [(step.kind, step.line) for step in page.steps] == [
+        ("command", 4),
+        ("command", 5),
+        ("python", 10),
+        ("python", 17),
+    ]
+    assert page.steps[0].text == 'operformer import mine.npz --layout "b x y" --out data/mine'
+    assert page.steps[1].text == "operformer inspect data/mine"
+    assert page.steps[2].text.startswith("import numpy")
+    assert [(step.text, step.line) for step in page.strays] == [("operformer experiments", 14)]
+    assert [step.text for step in page.inline] == ["operformer train RUN"]
+    assert [step.text for step in parse_page(PAGE, "README.md", indented=True).commands][2] == "operformer experiments"
+
+
+def test_a_page_is_followed(follow, tmp_path):
+    follow(parse_page(PAGE, "docs/page.md", indented=False))
+    assert (tmp_path / "data/mine/manifest.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("```sh\noperformer inspect nowhere\n```", r"page\.md:2: operformer inspect nowhere.*code 3"),
+        ("```sh\noperformer inspect x --colour red\n```", r"code 2"),
+        ("```sh\noperformer doctor | false\n```", r"code 1"),
+        ("```sh\nmake tea\n```", r"make tea"),
+        ("```sh\nbrew install operformer\n```", r"in no category"),
+        ("```python\nx = 1\n```\n\n```python\nassert x == 2\n```", r"page\.md:6: assert x == 2\nAssertionError"),
+        ("```python\nimport operformer\n\noperformer.read('nowhere.npz')\n```", r"page\.md:2: .*\nDataError"),
+    ],
+)
+def test_what_does_not_work_is_caught(follow, wrong, said):
+    with pytest.raises(pytest.fail.Exception, match=re.compile(said, flags=re.DOTALL)):
+        follow(parse_page(wrong, "page.md", indented=False))
