@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from pages import ROOT, all_pages, parse_page, read_page
-from treatment import BROUGHT, FEW, INLINE, NOT_RUN, PROGRAMS, SMALLER, NotRun, Smaller, tiny_experiments, treatment_of
+from treatment import BROUGHT, FEW, NOT_RUN, PROGRAMS, PROMISES, SMALLER, NotRun, tiny_experiments, treatment_of
 
+from operformer import __version__
 from operformer.cli import app
 from operformer.reproduction.studies import STUDIES
 
@@ -28,37 +30,38 @@ def follow(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("examples", "benchmarks"):
         shutil.copytree(ROOT / name, name)
-    before = signal.getsignal(signal.SIGTERM)
+    before, threads = signal.getsignal(signal.SIGTERM), torch.get_num_threads()
 
     def carry_out(page):
         names = {"__name__": "__main__"}
         for step in page.steps:
             try:
-                if step.kind == "python":
+                treated = treatment_of(step.text)
+                if isinstance(treated, NotRun):
+                    treated.check(step.text)
+                elif step.kind == "python":
                     exec(compile("\n" * (step.line - 1) + step.text, page.name, "exec"), names)
                 else:
-                    run_command(step.text, call, monkeypatch)
+                    run_command(step.text, treated, call, monkeypatch)
             except (Exception, SystemExit) as error:
                 first = step.text.splitlines()[0]
                 pytest.fail(f"{page.name}:{step.line}: {first}\n{type(error).__name__}: {error}")
+        return names
 
     yield carry_out
     signal.signal(signal.SIGTERM, before)
+    torch.set_num_threads(threads)
 
 
-def run_command(command, call, monkeypatch):
-    """Run a printed command, smaller if the table says so; it has to end with code 0."""
-    treated = treatment_of(command)
-    if isinstance(treated, NotRun):
-        treated.check(command)
-        return
+def run_command(command, smaller, call, monkeypatch):
+    """Run a printed command, made smaller if the table says so; it has to end with code 0."""
     for name in BROUGHT.keys() & set(shlex.split(command)):
         if not Path(name).exists():
             BROUGHT[name]()
     with monkeypatch.context() as patch:
-        if isinstance(treated, Smaller):
-            command = treated.apply(command)
-            if treated.tiny:
+        if smaller is not None:
+            command = smaller.apply(command)
+            if smaller.tiny:
                 shrink_the_catalogue(patch)
         program, *arguments = shlex.split(command)
         if program not in PROGRAMS:
@@ -71,10 +74,11 @@ def run_command(command, call, monkeypatch):
 
 
 def run_in_a_shell(command):
-    beside = str(Path(sys.executable).parent)  # python, torchrun and operformer of this environment
+    beside = str(Path(sys.executable).parent)  # python and torchrun of this environment
     environment = {"PYTHONPATH": str(ROOT), "PATH": f"{beside}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    script = f'operformer() {{ python -m operformer.cli "$@"; }}\n{command}'
     done = subprocess.run(
-        ["bash", "-c", command], env=os.environ | environment, capture_output=True, text=True, timeout=300, check=False
+        ["bash", "-c", script], env=os.environ | environment, capture_output=True, text=True, timeout=300, check=False
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -93,21 +97,22 @@ def shrink_the_catalogue(patch):
 def test_what_a_page_prints_works(follow, name):
     page = read_page(name)
     assert not page.strays, f"{name}:{page.strays[0].line}: a command outside of the blocks that are run: use ```sh"
-    follow(page)
+    names = follow(page)
+    for promise in PROMISES.get(name, ()):
+        assert eval(promise, names), promise
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_inside_sentences_exist(call, name):
     for step in read_page(name).inline:
-        treated = [entry for entry in INLINE if re.fullmatch(entry.pattern, step.text)]
-        if treated:
-            treated[0].check(step.text)
+        treated, words = treatment_of(step.text), step.text.split()
+        if isinstance(treated, NotRun):
+            treated.check(step.text)
             continue
-        program, command, *_ = [*step.text.split(), ""]
         where = f"{name}: {step.text}"
-        assert program == "operformer", where
-        assert command in app, where
-        known = call(command, "--help")[1]
+        assert words[0] == "operformer", where
+        assert words[1] in app, where
+        known = call(words[1], "--help")[1]
         for option in re.findall(r"--[a-z-]+", step.text):
             assert re.search(rf"{option}\b", known), where
 
@@ -121,22 +126,26 @@ def test_every_command_of_the_command_line_is_printed_somewhere():
 
 @pytest.mark.parametrize("entry", [*SMALLER, *NOT_RUN], ids=lambda entry: entry.pattern)
 def test_no_entry_of_the_tables_is_idle(entry):
-    assert any(re.fullmatch(entry.pattern, step.text) for name in PAGES for step in read_page(name).commands)
+    pages = map(read_page, PAGES)
+    assert entry in [treatment_of(step.text) for page in pages for step in (*page.steps, *page.inline)]
 
 
-def test_no_file_is_brought_in_vain():
+def test_no_file_is_brought_and_no_promise_kept_in_vain():
     words = {word for name in PAGES for step in read_page(name).commands for word in shlex.split(step.text)}
     assert BROUGHT.keys() <= words
+    assert PROMISES.keys() <= set(PAGES)
 
 
-def test_paths_and_links_exist():
-    for name in PAGES:
-        text = (ROOT / name).read_text()
-        named = re.findall(r"`((?:operformer|examples|benchmarks|docs)/[\w/]+(?:\.\w+)?/?)`", text)
-        for path in named:
-            assert (ROOT / path).exists() or "/x/" in path, f"{name}: {path}"  # x stands for any folder
-        for target in re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", text):
-            assert (ROOT / name).parent.joinpath(target).exists(), f"{name}: {target}"
+@pytest.mark.parametrize("name", PAGES)
+def test_paths_exist(name):
+    for path in re.findall(r"`((?:operformer|examples|benchmarks)/[\w/]+(?:\.\w+)?/?)`", (ROOT / name).read_text()):
+        assert (ROOT / path).exists() or "/x/" in path, path  # x stands for any folder
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_links_exist(name):
+    for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", (ROOT / name).read_text()):
+        assert (ROOT / target).exists(), target
 
 
 # The harness itself
@@ -147,6 +156,7 @@ PAGE = """Prose with `operformer train RUN` in it.
 operformer import mine.npz --layout "b x y" --out data/mine  # a comment
 operformer inspect \\
     data/mine
+operformer --version | tr -d . > version
 ```
 
 ```python
@@ -167,20 +177,22 @@ def test_a_page_is_read():
     assert [(step.kind, step.line) for step in page.steps] == [
         ("command", 4),
         ("command", 5),
-        ("python", 10),
-        ("python", 17),
+        ("command", 7),
+        ("python", 11),
+        ("python", 18),
     ]
     assert page.steps[0].text == 'operformer import mine.npz --layout "b x y" --out data/mine'
     assert page.steps[1].text == "operformer inspect data/mine"
-    assert page.steps[2].text.startswith("import numpy")
-    assert [(step.text, step.line) for step in page.strays] == [("operformer experiments", 14)]
+    assert page.steps[3].text.startswith("import numpy")
+    assert [(step.text, step.line) for step in page.strays] == [("operformer experiments", 15)]
     assert [step.text for step in page.inline] == ["operformer train RUN"]
-    assert [step.text for step in parse_page(PAGE, "README.md", indented=True).commands][2] == "operformer experiments"
+    assert [step.text for step in parse_page(PAGE, "README.md", indented=True).commands][3] == "operformer experiments"
 
 
 def test_a_page_is_followed(follow, tmp_path):
     follow(parse_page(PAGE, "docs/page.md", indented=False))
     assert (tmp_path / "data/mine/manifest.json").is_file()
+    assert (tmp_path / "version").read_text().strip() == __version__.replace(".", "")
 
 
 @pytest.mark.parametrize(
@@ -188,8 +200,9 @@ def test_a_page_is_followed(follow, tmp_path):
     [
         ("```sh\noperformer inspect nowhere\n```", r"page\.md:2: operformer inspect nowhere.*code 3"),
         ("```sh\noperformer inspect x --colour red\n```", r"code 2"),
-        ("```sh\noperformer doctor | false\n```", r"code 1"),
+        ("```sh\noperformer --version && false\n```", r"code 1"),
         ("```sh\nmake tea\n```", r"make tea"),
+        ("```sh\npip install 'operformer[tea]'\n```", r"tea"),
         ("```sh\nbrew install operformer\n```", r"in no category"),
         ("```python\nx = 1\n```\n\n```python\nassert x == 2\n```", r"page\.md:6: assert x == 2\nAssertionError"),
         ("```python\nimport operformer\n\noperformer.read('nowhere.npz')\n```", r"page\.md:2: .*\nDataError"),

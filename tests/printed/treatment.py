@@ -1,6 +1,7 @@
 """How each printed command is carried out: as it is, made smaller, or not at all and then checked in another way.
 
-A command that no entry of these tables names is run as it is printed. Patterns match the whole command.
+A command that no entry of these tables names is run as it is printed, and so is a block of Python. Patterns match all
+of it.
 """
 
 import re
@@ -83,20 +84,26 @@ def _check_environment(command: str) -> None:
 
 def _check_extra(command: str) -> None:
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    wanted = re.search(r"(?:operformer|\.)\[([\w,-]+)\]", command)
-    assert wanted, f"{command}: no extra of operformer"
-    assert set(wanted[1].split(",")) <= known.keys(), command
+    wanted = re.fullmatch(r"pip install (?:-e )?'?(?:operformer|\.)(?:\[([\w,-]+)\])?'?", command)
+    assert wanted, f"{command}: not this package"
+    assert wanted[1] is None or set(wanted[1].split(",")) <= known.keys(), command
 
 
 NOT_RUN = (
     NotRun(r"make [\w-]+", "it makes .venv from the network, and this test is part of it", _check_target),
     NotRun(r"\. \.venv/bin/activate", "the test runs in an environment already", _check_environment),
-)
-# In the middle of a sentence: names and options are looked up, since folders may be RUN and sizes N.
-INLINE = (
-    NotRun(r"make [\w-]+", "as above", _check_target),
     NotRun(r"pip install .*", "it needs the network", _check_extra),
 )
+
+# What a page's comments say, asked in the namespace of its Python after its last step.
+PROMISES: Mapping[str, tuple[str, ...]] = {
+    "README.md": (
+        "z.shape == (8, 1, 201)",
+        "z_scattered.shape == (1, 1, 300)",
+        "samples.u.shape == (60, 1, 32, 32)",
+        "found.z.shape == (60, 1, 64, 64)",
+    ),
+}
 
 
 def _write_mine() -> None:
@@ -114,8 +121,8 @@ BROUGHT: Mapping[str, Callable[[], None]] = {"mine.npz": _write_mine, "new.npz":
 
 
 def treatment_of(command: str) -> Smaller | NotRun | None:
-    """The entry for a command; None if it is run as it is."""
-    found = [entry for entry in (*SMALLER, *NOT_RUN) if re.fullmatch(entry.pattern, command)]
+    """The entry for a command or a block of Python; None if it is run as it is."""
+    found = [entry for entry in (*SMALLER, *NOT_RUN) if re.fullmatch(entry.pattern, command, flags=re.DOTALL)]
     if len(found) > 1:
         raise AssertionError(f"{command!r} matches {' and '.join(entry.pattern for entry in found)}")
     return found[0] if found else None
