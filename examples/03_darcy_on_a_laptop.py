@@ -1,6 +1,6 @@
 """Darcy flow on a laptop: from a coefficient with jumps to the pressure, by a Fourier attention neural operator.
 
-A minute and a half on one core; --small takes ten seconds and errs by three times as much.
+A minute and a half on one core; --small takes ten seconds and errs by twice as much.
 """
 
 import argparse
@@ -33,8 +33,8 @@ operator = FANO(n_patches=(2, 2), n_modes=4, final_modes=8, **sizes)
 settings = Training(epochs=epochs, batch_size=8, learning_rate=4e-3, schedule="one-cycle", loss="h1", augment=True)
 operator = train(operator, pairs[:count], pairs[count:], settings, folder, symmetries=problem.symmetries)
 
-# 3. The same 40 test pairs from half to twice the resolution. In L2 the error is that of the training grid. In H1 it
-#    grows on finer grids: most of it lies beside the jumps of a, and in the outermost cells, which are nearer to the
+# 3. The same 40 test pairs from half to twice the resolution. In L2 the error hardly changes. In H1 it grows on finer
+#    grids: most of it lies beside the jumps of a, and in the outermost cells, which are nearer to the
 #    boundary than any of the training.
 print("grid        L2 error  H1 error")
 for factor in (0.5, 0.75, 1, 1.5, 2):
