@@ -4,6 +4,7 @@ import html
 import inspect
 import re
 from html.parser import HTMLParser
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -172,3 +173,11 @@ def test_the_search_index_knows_the_pages(site):
     index = html.unescape((site / "search" / "search_index.js").read_text())
     assert "Voronoi" in index
     assert "own-data.html" in index
+
+
+def test_the_tables_of_the_page_about_speed_are_those_of_their_files():
+    spec = spec_from_file_location("speed_tables", ROOT / "benchmarks" / "speed_tables.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = (ROOT / "docs" / "speed.md").read_text()
+    assert module.with_tables(page, ROOT / "docs" / "speed") == page

@@ -5,6 +5,7 @@ of it.
 """
 
 import re
+import subprocess
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -90,10 +91,15 @@ def _check_extra(command: str) -> None:
     assert wanted[1] is None or set(wanted[1].split(",")) <= known.keys(), command
 
 
+def _check_script(command: str) -> None:
+    subprocess.run(["bash", "-n", ROOT / command.split()[1]], check=True)
+
+
 NOT_RUN = (
     NotRun(r"make [\w-]+", "it makes .venv from the network, and this test is part of it", _check_target),
     NotRun(r"\. \.venv/bin/activate", "the test runs in an environment already", _check_environment),
     NotRun(r"pip install .*", "it needs the network", _check_extra),
+    NotRun(r"bash benchmarks/on_a_gpu\.sh .*", "it needs a GPU and twenty minutes", _check_script),
     NotRun(r"operformer\.push_to_hub\(.*", "it needs the Hub", lambda text: compile(text, "page", "exec")),
 )
 
