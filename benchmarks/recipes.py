@@ -24,6 +24,8 @@ RECIPES = {
     "base": [],
     "before": ["operator.norm=before"],
     "waves": ["operator.waves=8"],
+    "waves-4": ["operator.waves=4"],
+    "waves-16": ["operator.waves=16"],
     "before-waves": ["operator.norm=before", "operator.waves=8"],
     "ema": ["training.ema=0.999"],
     "augment": ["training.augment=true"],
@@ -34,6 +36,7 @@ RECIPES = {
     "hot": ["training.learning_rate={hot}"],
     "cold": ["training.learning_rate={cold}"],
     "all": ["operator.norm=before", "operator.waves=8", "training.augment=true", "training.ema=0.999"],
+    "waves-muon": ["operator.waves=8", "training.optimizer=muon"],
     "all-muon": [
         "operator.norm=before",
         "operator.waves=8",

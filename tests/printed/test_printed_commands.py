@@ -27,7 +27,7 @@ SYNTAX = re.compile(r"[|<>;&$`]")  # of the shell, outside of quotes
 
 @pytest.fixture
 def follow(call, tmp_path, monkeypatch):
-    """Carry out a page's steps in a folder with examples/, benchmarks/ and docs/ in it; a step that fails is named with its line."""
+    """Carry out a page's steps in a folder with what they read in it; a step that fails is named with its line."""
     monkeypatch.chdir(tmp_path)
     for name in ("examples", "benchmarks", "docs"):
         shutil.copytree(ROOT / name, name)
