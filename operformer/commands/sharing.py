@@ -28,20 +28,25 @@ def card(run: Path, *, name: str = "owner/name", licence: str = "mit") -> None:
     console.print(f'card: {path}; next: operformer.push_to_hub("{run / "operator"}", "{name}")', soft_wrap=True)
 
 
-def ship(run: Path, *, name: str) -> None:
-    """Make an evaluated run a model that comes with the library: operformer/models/NAME of this checkout.
+def ship(run: Path, *, name: str, into: Path | None = None) -> None:
+    """Make an evaluated run a small model with its card: half-precision weights, where that changes no error.
 
     Parameters
     ----------
     run
         The folder of the run.
     name
-        What operformer.load will call it; a model of that name is replaced.
+        What it is called; a model of that name is replaced.
+    into
+        The folder that gets a folder of that name; if not given, the models that come with the library, which
+        operformer.load knows by name.
     """
+    from operformer.operators.pretrained import SHIPPED
     from operformer.report.shipping import ship as put
 
-    place = put(run, name)
-    console.print(f'shipped: {place}; next: operformer.load("{name}")', soft_wrap=True)
+    place = put(run, name, into or SHIPPED)
+    known = name if into is None else place
+    console.print(f'shipped: {place}; next: operformer.load("{known}")', soft_wrap=True)
 
 
 def models() -> None:
