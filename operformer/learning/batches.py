@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -28,7 +29,8 @@ FITS = 0.4  # of the free memory of a GPU, which the training itself needs too
 class Plan:
     """The batches of every epoch: ``sizes`` holds the pairs of a batch for each resolution, coarse to fine.
 
-    Staged, the resolutions share the epochs equally, coarse ones first; mixed, one is drawn for each batch.
+    Staged, the resolutions share the epochs, coarse ones first, equally or by ``stages``; mixed, one is drawn for each
+    batch.
     """
 
     count: int
@@ -36,6 +38,7 @@ class Plan:
     epochs: int
     seed: int
     is_mixed: bool
+    stages: tuple[float, ...] = ()
 
     def epoch(self, epoch: int) -> list[tuple[int, Tensor]]:
         """The resolution and the chosen pairs of each batch; every pair comes once."""
@@ -49,7 +52,7 @@ class Plan:
     def levels(self, epoch: int) -> list[int]:
         """The resolution of each batch, counted from the coarsest."""
         if not self.is_mixed:
-            level = min(epoch, self.epochs - 1) * len(self.sizes) // self.epochs
+            level = self._stage(min(epoch, self.epochs - 1))
             return [level] * -(-self.count // self.sizes[level])
         draws = np.random.default_rng([self.seed, epoch])
         levels, left = [], self.count
@@ -57,6 +60,13 @@ class Plan:
             levels.append(int(draws.integers(len(self.sizes))))
             left -= self.sizes[levels[-1]]
         return levels
+
+    def _stage(self, epoch: int) -> int:
+        """The resolution of an epoch: the one whose part of all epochs it begins in."""
+        if not self.stages:
+            return epoch * len(self.sizes) // self.epochs
+        ends = [self.epochs * end / sum(self.stages) for end in accumulate(self.stages)]
+        return next(level for level, end in enumerate(ends) if epoch < end - 1e-9 or level + 1 == len(ends))
 
     @cached_property
     def updates(self) -> int:

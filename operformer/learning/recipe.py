@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -47,6 +48,7 @@ class Training:
     compile: bool = False  # on one GPU, compiled batches are launched as CUDA graphs, too
     strategy: Literal["ddp", "fsdp"] = "ddp"  # of several processes: whole copies, or shards of the weights
     resolutions: Literal["staged", "mixed"] = "staged"  # of several: from coarse to fine, or one drawn for each batch
+    stages: tuple[float, ...] = ()  # of the epochs, the part of each resolution, coarse to fine; equal if not given
     augment: bool = False  # move every pair by a random symmetry of the problem
     save_minutes: float = 10.0  # between checkpoints inside an epoch
 
@@ -63,6 +65,10 @@ class Training:
             raise UsageError(f"training.weight_decay must not be negative: got {self.weight_decay}")
         if not 0 <= self.ema < 1:
             raise UsageError(f"training.ema must be from 0 to below 1: got {self.ema}; try 0.999")
+        if any(not part > 0 for part in self.stages):
+            raise UsageError(f"training.stages must be positive: got {list(self.stages)}; try [0.75, 0.25]")
+        if self.stages and self.resolutions != "staged":
+            raise UsageError('training.stages goes with training.resolutions="staged"; leave it out')
         if self.accumulation > self.batch_size:
             parts = f"got {self.accumulation} parts of {self.batch_size} pairs"
             raise UsageError(f"training.accumulation must not exceed training.batch_size: {parts}")
@@ -90,12 +96,13 @@ def keep_settings(folder: Path, settings: Training) -> None:
     from operformer.learning.checkpoint import has_checkpoint  # here: settings alone need no torch.distributed
 
     path = folder / "training.json"
-    wanted = {name: value for name, value in asdict(settings).items() if name not in FREE}
+    # Through JSON, which turns tuples into lists.
+    wanted = json.loads(json.dumps({name: value for name, value in asdict(settings).items() if name not in FREE}))
     if has_checkpoint(folder / "checkpoints") and path.is_file():
         there = read_json(path)
         if not isinstance(there, dict):
             raise DataError(f"{path} is damaged (no table of settings); restore it")
-        before = asdict(Training()) | there  # settings that are newer than the folder
+        before = json.loads(json.dumps(asdict(Training()))) | there  # settings that are newer than the folder
         differing = [name for name, value in wanted.items() if before[name] != value]
         if differing:
             raise UsageError(f"{folder} holds a training with another {differing[0]}; train into another folder")

@@ -117,7 +117,8 @@ def _prepare(
     module = ranks.setup(operator, settings.compile and not has_graphs)
     optimizer = make_optimizer(settings.optimizer, operator, settings.learning_rate, settings.weight_decay)
     sizes = batch_sizes(settings.batch_size, levels)
-    plan = Plan(len(levels[0]), sizes, settings.epochs, settings.seed, settings.resolutions == "mixed")
+    is_mixed = settings.resolutions == "mixed"
+    plan = Plan(len(levels[0]), sizes, settings.epochs, settings.seed, is_mixed, settings.stages)
     state = State(
         operator,
         optimizer,
@@ -274,6 +275,8 @@ def _check_fit(levels: tuple[Pairs, ...], settings: Training, symmetries: tuple[
     """Refuse resolutions and symmetries that do not go with the settings."""
     if settings.resolutions == "mixed" and len(levels) == 1:
         raise UsageError('training.resolutions is "mixed", but there is one resolution; give data.coarser')
+    if settings.stages and len(settings.stages) != len(levels):
+        raise UsageError(f"training.stages must have {len(levels)} parts: got {len(settings.stages)}; see data.coarser")
     if settings.augment and not symmetries:
         raise UsageError("training.augment is true, but the problem names no symmetries; set it to false")
     for symmetry in symmetries if settings.augment else ():

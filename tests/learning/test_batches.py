@@ -44,6 +44,20 @@ def test_stages_go_from_coarse_to_fine_and_share_the_epochs():
     assert plan().updates == 30
 
 
+@pytest.mark.parametrize(
+    ("stages", "expected"),
+    [
+        ((2.0, 1.0, 0.5), [0, 0, 0, 0, 1, 1, 2]),
+        ((4.0, 2.0, 1.0), [0, 0, 0, 0, 1, 1, 2]),
+        ((1.0, 1.0, 5.0), [0, 1, 2, 2, 2, 2, 2]),
+        ((1.0, 1e-9, 1e-9), [0] * 7),
+    ],
+)
+def test_stages_may_have_parts_of_their_own(stages, expected):
+    given = Plan(23, (12, 6, 3), 7, 5, is_mixed=False, stages=stages)
+    assert [given.levels(epoch)[0] for epoch in range(7)] == expected
+
+
 def test_a_mixture_meets_every_resolution_and_another_one_in_another_epoch():
     given = plan(is_mixed=True, epochs=30)
     seen = [given.levels(epoch) for epoch in range(30)]

@@ -201,6 +201,17 @@ def test_pairs_on_disk_give_the_same_bits(carry_out, tmp_path):
     assert stored[0].read == 9
 
 
+def test_stages_are_as_many_as_resolutions(carry_out, tmp_path):
+    settings = replace(SETTINGS, stages=(2.0, 1.0), epochs=3)
+    with pytest.raises(UsageError, match=r"training.stages must have 3 parts: got 2"):
+        carry_out(tmp_path, settings, coarser=(3, 6))
+    for settings_again in (replace(settings, epochs=2), settings):  # the same again goes on
+        carry_out(tmp_path / "two", settings_again, coarser=(6,))
+    assert len(metrics(tmp_path / "two")) == 3
+    with pytest.raises(UsageError, match=r"another stages"):
+        carry_out(tmp_path / "two", replace(settings, stages=(1.0, 1.0)), coarser=(6,))
+
+
 @pytest.mark.parametrize("how", ["staged", "mixed"])
 def test_several_resolutions_are_seen_in_batches_of_as_many_points(carry_out, monkeypatch, tmp_path, how):
     seen = []
@@ -285,6 +296,7 @@ CHANGES = {
     "augment": True,
 }  # fmt: skip
 ELSEWHERE = {
+    "stages": "tests/learning/test_batches.py, and test_stages_are_as_many_as_resolutions",
     "device": "test_cuda_that_is_not_there_is_a_resource_error",
     "accumulation": "test_accumulation_computes_a_batch_in_parts",
     "products": "test_products_set_the_precision_of_torch",
@@ -356,7 +368,14 @@ def test_a_compiled_training_gives_the_numbers_of_an_eager_one(carry_out, tmp_pa
 
 
 def test_values_that_make_no_sense_are_refused():
-    for name, value in (("ema", 1.0), ("ema", -0.1), ("accumulation", 0), ("save_minutes", 0.0), ("accumulation", 6)):
+    for name, value in (
+        ("ema", 1.0),
+        ("stages", (1.0, 0.0)),
+        ("ema", -0.1),
+        ("accumulation", 0),
+        ("save_minutes", 0.0),
+        ("accumulation", 6),
+    ):
         with pytest.raises(UsageError, match=name):
             replace(SETTINGS, **{name: value})
     with pytest.raises(UsageError, match="Muon needs whole matrices"):
