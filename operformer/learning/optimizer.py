@@ -1,4 +1,4 @@
-"""AdamW, and Muon for the matrices inside the layers (Jordan 2024; the rate matched to AdamW's by Liu et al. 2025)."""
+"""Which optimizer moves which parameter: AdamW all of them, or Muon the matrices inside the layers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.optim import AdamW, Muon, Optimizer
+from torch.optim import AdamW, Optimizer
+
+from operformer.learning.muon import Muon
 
 OptimizerName = Literal["adamw", "muon"]
 # What each rule keeps for a parameter.
@@ -25,12 +27,7 @@ def make_optimizer(name: OptimizerName, operator: nn.Module, learning_rate: floa
     named = dict(operator.named_parameters())
     matrices = {key for key, parameter in named.items() if parameter.ndim == 2 and "layers." in key}
     return Together(
-        Muon(
-            [named[key] for key in named if key in matrices],
-            learning_rate,
-            weight_decay,
-            adjust_lr_fn="match_rms_adamw",
-        ),
+        Muon([named[key] for key in named if key in matrices], learning_rate, weight_decay),
         _adamw([named[key] for key in named if key not in matrices], learning_rate, weight_decay),
     )
 
