@@ -41,6 +41,7 @@ class GraphedPass:
 
     def __init__(self, operator: nn.Module, loss: Loss, record: Recorder | None = None, warm: int = WARM) -> None:
         self._operator, self._loss, self._warm = operator, loss, warm
+        torch.compiler.reset()  # operators share `forward`, of which the compiler keeps eight forms a process
         self._compiled = torch.compile(operator, dynamic=False)
         self._record = record or CudaGraphs(list(operator.parameters()))
         self._seen: WeakKeyDictionary[Grid, Counter[torch.Size]] = WeakKeyDictionary()

@@ -109,6 +109,7 @@ def test_an_overflow_leaves_the_weights_and_halves_the_scale(make_update, pairs)
         MemoryError(),
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
         RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried"),
+        RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
     ],
 )
 def test_memory_that_runs_out_is_told_with_the_batch_and_its_points(make_update, pairs, error):
