@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 Action = Callable[[], Tensor]
 Recorder = Callable[[Action], Action]
+
+MOST_GRAPHS = 8  # of one operator; as many as the compiler keeps forms of one function
 
 
 class CudaGraphs:
@@ -56,6 +60,20 @@ class CudaGraphs:
             return output
 
         return replay
+
+
+class Arrivals:
+    """Counts what comes on a grid, known by the object and forgotten with it, until recording it is worth while."""
+
+    def __init__(self, warm: int) -> None:
+        self._warm = warm
+        self._seen: WeakKeyDictionary[Any, Counter[Hashable]] = WeakKeyDictionary()
+
+    def is_familiar(self, form: Hashable, grid: Any) -> bool:
+        """Whether it has come more than ``warm`` times, this time included."""
+        seen = self._seen.setdefault(grid, Counter())
+        seen[form] += 1
+        return seen[form] > self._warm
 
 
 def _waits(action: Action) -> bool:

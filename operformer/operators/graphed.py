@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
-from operformer.kernels.recording import Action, CudaGraphs, Recorder
+from operformer.kernels.recording import MOST_GRAPHS, Action, Arrivals, CudaGraphs, Recorder
 
-MOST_GRAPHS = 8
 WARM = 2  # calls of one shape before it is recorded
 
 
@@ -36,19 +33,17 @@ class Graphed(nn.Module):
         super().__init__()
         self.operator = operator
         self._record = record
-        self._seen: WeakKeyDictionary[Grid, Counter[tuple[torch.Size, torch.dtype]]] = WeakKeyDictionary()
-        self._recordings: dict[tuple[torch.Size, torch.dtype, Grid], _Recording] = {}
+        self._arrivals = Arrivals(WARM)
+        self._recordings: dict[tuple[tuple[torch.Size, torch.dtype], Grid], _Recording] = {}
 
     def forward(self, u: Tensor, grid: Grid | None = None, query: Grid | None = None) -> Tensor:
         """z on the points of the grid, or on those of the query."""
         can_record = self._record is not None or u.device.type == "cuda"
         if grid is None or query is not None or grid.counts or torch.is_grad_enabled() or not can_record:
             return self.operator(u, grid, query)
-        key = (u.shape, u.dtype, grid)
+        key = ((u.shape, u.dtype), grid)
         if key not in self._recordings:
-            seen = self._seen.setdefault(grid, Counter())
-            seen[key[:2]] += 1
-            if seen[key[:2]] <= WARM or len(self._recordings) == MOST_GRAPHS:
+            if not self._arrivals.is_familiar(*key) or len(self._recordings) == MOST_GRAPHS:
                 return self.operator(u, grid)
             self._recordings[key] = self._recording(u, grid)
         recording = self._recordings[key]

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from operformer import TNO, Grid
-from operformer.learning.graphed import MOST_GRAPHS, GraphedPass
+from operformer.kernels.recording import MOST_GRAPHS
+from operformer.learning.graphed import GraphedPass
 from operformer.learning.loss import relative_l2
 from operformer.problems import Samples
 

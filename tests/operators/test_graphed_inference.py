@@ -5,7 +5,8 @@ import torch
 
 from operformer import TNO, Grid
 from operformer.errors import UsageError
-from operformer.operators.graphed import MOST_GRAPHS, WARM, Graphed
+from operformer.kernels.recording import MOST_GRAPHS
+from operformer.operators.graphed import WARM, Graphed
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
