@@ -20,7 +20,7 @@ from torch import Tensor
 
 from operformer.errors import DivergedError, UsageError
 from operformer.files import sweep
-from operformer.learning.batches import Augmentation, Plan, batch_sizes, levels_of, resident, shares, streamed
+from operformer.learning.batches import Augmentation, Plan, batch_sizes, levels_of, resident, sent, shares, streamed
 from operformer.learning.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
 from operformer.learning.ema import WeightAverage
 from operformer.learning.evaluation import relative_errors
@@ -222,7 +222,8 @@ def _are_on(levels: Sequence[Pairs], device: torch.device) -> bool:
 
 
 def _load(job: _Job, level: int, own: Tensor, places: Tensor, epoch: int, number: int, size: int) -> Samples:
-    samples = job.levels[level][own]
+    pairs = job.levels[level]
+    samples = pairs[sent(own, job.ranks.device) if _are_on([pairs], job.ranks.device) else own]
     dtype = job.state.operator.input_mean.dtype
     if samples.u.device != job.ranks.device or samples.u.dtype != dtype or samples.z.dtype != dtype:
         samples = samples.to(job.ranks.device, dtype)
