@@ -26,19 +26,19 @@ class Graphed(nn.Module):
     A shape on a grid is recorded when it comes for the third time; before that, on a CPU, on a ragged grid, with
     gradients or with other points for the output the operator is called as it is, and so is one that reads values, such
     as a TNO that looks for its initial condition, unless it is compiled. The output is a tensor of its own. Weights may
-    change in place; a grid is known by the object, so keep it.
+    change in place, but not settings such as the precision of averages; a grid is known by the object, so keep it.
     """
 
     def __init__(self, operator: nn.Module, record: Recorder | None = None) -> None:
         super().__init__()
         self.operator = operator
-        self._record = record
+        self._given = self._record = record
         self._arrivals = Arrivals(WARM)
         self._recordings: dict[tuple[tuple[torch.Size, torch.dtype], Grid], _Recording] = {}
 
     def forward(self, u: Tensor, grid: Grid | None = None, query: Grid | None = None) -> Tensor:
         """z on the points of the grid, or on those of the query."""
-        can_record = self._record is not None or u.device.type == "cuda"
+        can_record = self._given is not None or u.device.type == "cuda"
         if grid is None or query is not None or grid.counts or torch.is_grad_enabled() or not can_record:
             return self.operator(u, grid, query)
         key = ((u.shape, u.dtype), grid)
@@ -59,4 +59,5 @@ class Graphed(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Graphed:
         """Weights that go to another device or precision are other tensors than those that were recorded."""
         self._recordings.clear()
+        self._record = self._given  # graphs that are gone leave no memory to share
         return super()._apply(fn, recurse)
