@@ -8,8 +8,8 @@ mkdir -p "$folder"
 for part in ${parts:-tests operators losses attention growth}; do
     echo "== $part"
     case $part in
-    tests) python3 -m pytest -q tests/kernels tests/learning/test_graphed.py tests/operators/test_graphed_inference.py \
-        tests/operators/test_precision.py ;;
+    tests) python3 -m pytest -q tests/kernels tests/learning/test_graphed.py tests/learning/test_batches.py \
+        tests/operators/test_graphed_inference.py tests/operators/test_precision.py ;;
     operators) python3 benchmarks/operator_speed.py --out "$folder/operators.json" ;;
     losses) python3 benchmarks/operator_speed.py --steps 200 --forms eager literal --operators TNO ViTNO FANO \
         --out "$folder/losses.json" ;;

@@ -204,6 +204,12 @@ def profile(step, title):
         print(f"  {share:6.1%} {entry.self_device_time_total / 1e3:8.3f} ms x{entry.count:<4d} {entry.key[:110]}")
 
 
+def forms_of(name, arguments):
+    """Those of the forms asked for that there are: the FNO has no literal one, and graphs are CUDA's."""
+    absent = {"literal": name == "FNO", "graphed": arguments.device == "cpu"}
+    return [form for form in arguments.forms if not absent.get(form)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", choices=["toy", "paper"], default="paper")
@@ -219,7 +225,7 @@ def main():
     arguments = parser.parse_args()
     rows = []
     for name in arguments.operators:
-        for form in arguments.forms if name != "FNO" else [f for f in arguments.forms if f != "literal"]:
+        for form in forms_of(name, arguments):
             for precision in ["full"] if form == "literal" else arguments.precisions:
                 torch.compiler.reset()
                 if arguments.steps and form in ("compiled", "graphed"):

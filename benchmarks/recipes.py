@@ -67,7 +67,7 @@ def main():
     parser.add_argument("--scale", choices=["smoke", "paper"], default="smoke")
     parser.add_argument("--recipes", nargs="+", default=["before-waves", "ema", "augment"], choices=list(RECIPES))
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()  # settings may stand behind the options
     draws, rows = Draws(kept=2), []
     rate = find_experiment(arguments.experiment, arguments.scale, arguments.overrides).training.learning_rate
     for name in dict.fromkeys(["base", *arguments.recipes]):

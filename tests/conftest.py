@@ -48,6 +48,17 @@ def chromium():
     return found
 
 
+@pytest.fixture(scope="module")
+def browser(chromium):
+    """The browser, started."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright belongs to the extra dev")
+    flags = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=flags)
+        yield opened
+        opened.close()
+
+
 def pytest_terminal_summary(terminalreporter):
     """Say in one line that there was no browser."""
     if any(NO_BROWSER in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())):

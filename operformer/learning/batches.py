@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from math import prod
@@ -116,7 +116,7 @@ class Augmentation:
         draws = np.random.default_rng([self.seed, epoch, batch, len(self.symmetries)])
         uniform = torch.from_numpy(draws.random((len(self.symmetries), size)))
         places = places if len(places) else torch.zeros(1, dtype=torch.long)
-        return moved(samples, self.symmetries, uniform[:, places])
+        return moved(samples, self.symmetries, sent(uniform[:, places], samples.u.device))
 
 
 def resident(pairs: Pairs, device: torch.device, dtype: torch.dtype) -> Pairs:
@@ -126,7 +126,14 @@ def resident(pairs: Pairs, device: torch.device, dtype: torch.dtype) -> Pairs:
     free, _ = torch.cuda.mem_get_info(device)
     if dtype.itemsize * len(pairs) * sum(pairs.channels) * prod(pairs.grid.shape) > FITS * free:
         return pairs
-    return (pairs if isinstance(pairs, Samples) else pairs[torch.arange(len(pairs))]).to(device, dtype)
+    whole = pairs if isinstance(pairs, Samples) else pairs[torch.arange(len(pairs))]
+    # Checks stay on the CPU, and choosing from them would wait for an index that is on the GPU.
+    return replace(whole, checks={}).to(device, dtype)
+
+
+def sent(numbers: Tensor, device: torch.device) -> Tensor:
+    """A few numbers of the CPU on a device; on a GPU without waiting for what it computes."""
+    return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers
 
 
 def streamed(loads: Sequence[Callable[[], Samples]]) -> Iterator[Samples]:

@@ -5,20 +5,17 @@ A CPU needs longer to launch the kernels of a small batch one by one than a GPU 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
-from operformer.kernels.recording import Action, CudaGraphs, Recorder
+from operformer.kernels.recording import MOST_GRAPHS, Action, Arrivals, CudaGraphs, Recorder
 from operformer.learning.loss import Loss
 from operformer.problems import Samples
 
-MOST_GRAPHS = 8  # as many as the compiler keeps forms of one function
 WARM = 20  # batches of one shape before it is worth compiling; the last one of an epoch is often smaller
 
 
@@ -40,19 +37,18 @@ class GraphedPass:
     """
 
     def __init__(self, operator: nn.Module, loss: Loss, record: Recorder | None = None, warm: int = WARM) -> None:
-        self._operator, self._loss, self._warm = operator, loss, warm
+        self._operator, self._loss, self._arrivals = operator, loss, Arrivals(warm)
+        torch.compiler.reset()  # operators share `forward`, of which the compiler keeps eight forms a process
         self._compiled = torch.compile(operator, dynamic=False)
         self._record = record or CudaGraphs(list(operator.parameters()))
-        self._seen: WeakKeyDictionary[Grid, Counter[torch.Size]] = WeakKeyDictionary()
         self._recordings: dict[tuple[torch.Size, Grid], _Recording] = {}
 
     def __call__(self, samples: Samples, factor: float) -> Tensor:
         """The loss, without its gradient."""
         key = (samples.u.shape, samples.grid)
         if key not in self._recordings:
-            seen = self._seen.setdefault(samples.grid, Counter())
-            seen[samples.u.shape] += 1
-            if seen[samples.u.shape] <= self._warm or len(self._recordings) == MOST_GRAPHS or samples.grid.counts:
+            is_familiar = self._arrivals.is_familiar(*key)
+            if not is_familiar or len(self._recordings) == MOST_GRAPHS or samples.grid.counts:
                 return self._pass(self._operator, samples.u, samples.z, samples.grid, factor)
             self._recordings[key] = self._recording(samples, factor)
         recording = self._recordings[key]

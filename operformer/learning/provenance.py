@@ -23,18 +23,19 @@ COMMIT = "OPERFORMER_COMMIT"  # of a copy that is no checkout: what git describe
 PACKAGES = ("torch", "triton", "numpy", "lightning-fabric", "matplotlib", "neuraloperator")
 
 
-def provenance() -> dict[str, Any]:
-    """This process's."""
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU ({platform.machine()})"
-    here = {"operformer": __version__, **_commit(), "python": platform.python_version(), "device": device}
+def provenance(device: torch.device | None = None) -> dict[str, Any]:
+    """This process's, on the GPU if there is one and nothing else is said."""
+    is_on_gpu = torch.cuda.is_available() if device is None else device.type == "cuda"
+    named = torch.cuda.get_device_name() if is_on_gpu else f"CPU ({platform.machine()})"
+    here = {"operformer": __version__, **_commit(), "python": platform.python_version(), "device": named}
     return here | {"threads": torch.get_num_threads()} | {name: _version(name) for name in PACKAGES}
 
 
-def write_provenance(folder: Path) -> None:
-    """Keep it beside a run that this process trains; one that goes on keeps the time of its first start."""
+def write_provenance(folder: Path, device: torch.device | None = None) -> None:
+    """Keep it beside a run that is trained on the device; one that goes on keeps the time of its first start."""
     started = {"started": datetime.now(UTC).isoformat(timespec="seconds")}
     before = {key: value for key, value in read_provenance(folder).items() if key == "started"}
-    write_json(folder / NAME, provenance() | started | before)
+    write_json(folder / NAME, provenance(device) | started | before)
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
@@ -68,11 +69,17 @@ def _version(package: str) -> str | None:
 
 def _commit() -> dict[str, Any]:
     """The commit of the checkout that this package lies in, and whether its files are those of the commit."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
-        said = done.stdout.strip() if done.returncode == 0 else ""
-    except (OSError, subprocess.TimeoutExpired):
-        said = ""
+    is_tracked = _git("ls-files", "--error-unmatch", Path(__file__).name)  # an environment may lie in another checkout
+    said = _git("describe", "--always", "--dirty", "--exclude=*", "--abbrev=12") if is_tracked else ""
     said = said or os.environ.get(COMMIT, "")
     return {"commit": said.removesuffix("-dirty") or None, "is_clean": not said.endswith("-dirty") if said else None}
+
+
+def _git(*arguments: str) -> str:
+    """What git says of the folder of this file; nothing where it fails."""
+    try:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -45,7 +45,7 @@ class Training:
     ema: float = 0.0  # decay of the averaged weights, which are then validated and kept; 0 is none
     averages: AverageName = "full"  # precision inside attention
     products: ProductName = "full"  # precision of float32 matrix products on a GPU
-    compile: bool = False  # on one GPU, compiled batches are launched as CUDA graphs, too
+    compile: bool = False  # on one GPU that holds the pairs, batches are launched as CUDA graphs, too
     strategy: Literal["ddp", "fsdp"] = "ddp"  # of several processes: whole copies, or shards of the weights
     resolutions: Literal["staged", "mixed"] = "staged"  # of several: from coarse to fine, or one drawn for each batch
     stages: tuple[float, ...] = ()  # of the epochs, the part of each resolution, coarse to fine; equal if not given

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from operformer.errors import DivergedError, UsageError
 from operformer.files import sweep
-from operformer.learning.batches import Augmentation, Plan, batch_sizes, levels_of, resident, shares, streamed
+from operformer.learning.batches import Augmentation, Plan, batch_sizes, levels_of, resident, sent, shares, streamed
 from operformer.learning.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
 from operformer.learning.ema import WeightAverage
 from operformer.learning.evaluation import relative_errors
@@ -113,7 +113,9 @@ def _prepare(
     symmetries: tuple[Symmetry, ...],
 ) -> _Job:
     """Data and operator on the device, optimizer and schedule ready."""
-    has_graphs = settings.compile and ranks.device.type == "cuda" and ranks.world == 1
+    levels = tuple(resident(level, ranks.device, operator.input_mean.dtype) for level in levels)
+    is_one_gpu = ranks.device.type == "cuda" and ranks.world == 1
+    has_graphs = settings.compile and is_one_gpu and _are_on(levels, ranks.device)
     module = ranks.setup(operator, settings.compile and not has_graphs)
     optimizer = make_optimizer(settings.optimizer, operator, settings.learning_rate, settings.weight_decay)
     sizes = batch_sizes(settings.batch_size, levels)
@@ -130,7 +132,7 @@ def _prepare(
         settings,
         folder,
         ranks,
-        tuple(resident(level, ranks.device, operator.input_mean.dtype) for level in levels),
+        levels,
         resident(validation, ranks.device, operator.input_mean.dtype),
         plan,
         state,
@@ -211,13 +213,18 @@ def _parts(job: _Job, plan: list[tuple[int, Tensor]], progress: Progress) -> Ite
         for places, own in shares(chosen, job.ranks.rank, job.ranks.world, job.settings.accumulation):
             counts.append(len(places))
             loads.append(partial(_load, job, level, own, places, progress.epoch, number, len(chosen)))
-    is_here = all(isinstance(level, Samples) and level.u.device == job.ranks.device for level in job.levels)
-    found = (load_part() for load_part in loads) if is_here else streamed(loads)
+    found = (load_part() for load_part in loads) if _are_on(job.levels, job.ranks.device) else streamed(loads)
     return zip(found, counts, strict=True)
 
 
+def _are_on(levels: Sequence[Pairs], device: torch.device) -> bool:
+    """Whether all pairs are on the device already; otherwise a thread brings them, and each batch has a grid anew."""
+    return all(isinstance(level, Samples) and level.u.device == device for level in levels)
+
+
 def _load(job: _Job, level: int, own: Tensor, places: Tensor, epoch: int, number: int, size: int) -> Samples:
-    samples = job.levels[level][own]
+    pairs = job.levels[level]
+    samples = pairs[sent(own, job.ranks.device) if _are_on([pairs], job.ranks.device) else own]
     dtype = job.state.operator.input_mean.dtype
     if samples.u.device != job.ranks.device or samples.u.dtype != dtype or samples.z.dtype != dtype:
         samples = samples.to(job.ranks.device, dtype)

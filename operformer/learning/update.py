@@ -104,8 +104,9 @@ class Update:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    # On a CPU torch says so in words.
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
+    # On a CPU torch says so in words, and CUDA does of a graph.
+    said = any(words in str(error) for words in ("allocate memory", "CUDA error: out of memory"))
+    return said or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 def _out_of_memory(samples: Samples, rank: int) -> ResourceError:

@@ -166,8 +166,9 @@ def with_bias(query: Tensor, key: Tensor, log_weights: Tensor) -> tuple[Tensor, 
 def in_float16(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """bfloat16 as float16, its range moved to where the values are: scale c q, k / c, v / unit, and the unit.
 
-    c and the unit are powers of two, so nothing is rounded but what is below 2^-24 of the largest value. Scores whose
-    query does not fit all the same are beyond any difference that a softmax can see.
+    c and the unit are powers of two, so key and value are off by at most 2^-24 of their largest number, and the query
+    by float16's rounding of its product with the scale. Scores whose query does not fit all the same are beyond any
+    difference that a softmax can see.
     """
     with torch.no_grad():
         c, unit = (_power_of_two(t.float().abs().amax()) for t in (key, value))

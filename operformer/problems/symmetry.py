@@ -57,8 +57,8 @@ class Symmetry:
         if self.transposed:
             values = torch.where(own, values.transpose(-1, -2), values)
         if signs is not None:
-            factors = values.new_tensor(signs).reshape(1, -1, *[1] * (values.ndim - 2))
-            values = torch.where(own, values * factors, values)
+            signed = torch.cat([sign * one for sign, one in zip(signs, values.split(1, 1), strict=True)], 1)
+            values = torch.where(own, signed, values)
         return values
 
     def _sources(self, grid: Grid, axis: int, powers: Tensor, is_odd: Tensor) -> Tensor | None:

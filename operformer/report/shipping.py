@@ -8,12 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from operformer.errors import UsageError
+from operformer.errors import DataError, UsageError
 from operformer.experiments import Experiment
 from operformer.files import write_bytes
 from operformer.learning.evaluation import summarise
 from operformer.operators import Operator, load
 from operformer.operators.pretrained import SHIPPED
+from operformer.problems.draws import Draws
 from operformer.report.card import card, read_front_matter
 from operformer.report.tables import Table, percent
 from operformer.run import errors_on_tests, read_run
@@ -47,16 +48,17 @@ def stored(experiment: Experiment, operator: Operator) -> dict[str, Tensor]:
     half = {key: t.to(torch.float16) if key in parameters else t for key, t in own.items()}
     if own["input_mean"].dtype != torch.float32:
         return own
-    before = _digits(experiment, operator)
+    draws = Draws(kept=1)  # twice the same pairs
+    before = _digits(experiment, operator, draws)
     operator.load_state_dict(half)
-    after = _digits(experiment, operator)
+    after = _digits(experiment, operator, draws)
     operator.load_state_dict(own)
     return half if before == after else own
 
 
-def _digits(experiment: Experiment, operator: Operator) -> list[str]:
+def _digits(experiment: Experiment, operator: Operator, draws: Draws) -> list[str]:
     """Median, mean and worst error on the test pairs, to three digits."""
-    found = summarise(errors_on_tests(experiment, operator))
+    found = summarise(errors_on_tests(experiment, operator, draws))
     return [f"{error:.3g}" for error in (found.median, found.mean, found.worst)]
 
 
@@ -65,9 +67,14 @@ def model_table(models: Path = SHIPPED) -> Table:
     header = ("model", "maps", "operator", "parameters", "trained on", "median", "worst", "size")
     rows = []
     for path in sorted(models.glob("*/README.md")):
-        said = read_front_matter(path)["operformer"]
+        try:
+            said = read_front_matter(path)["operformer"]
+            errors = (percent(said["median"]), percent(said["worst"]))
+            what = (said["maps"], said["operator"], f"{said['parameters']:,}", said["trained"])
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"{path} says too little of its model ({error!r}); ship it again") from None
         size = sum(file.stat().st_size for file in path.parent.iterdir())
-        errors = (percent(said["median"]), percent(said["worst"]))
-        what = (said["maps"], said["operator"], f"{said['parameters']:,}", said["trained"])
         rows.append((path.parent.name, *what, *errors, f"{size / 1e6:.2f} MB"))
     return Table('Models: operformer.load("NAME")', header, tuple(rows))

@@ -68,10 +68,10 @@ def calibrate_run(
     return found, coverages
 
 
-def errors_on_tests(experiment: Experiment, operator: Operator) -> list[float]:
+def errors_on_tests(experiment: Experiment, operator: Operator, draws: Draws | None = None) -> list[float]:
     """Relative L2 errors of any operator on the test pairs of the training grid."""
     grid = experiment.problem.grid(experiment.data.resolution)
-    (samples,) = test_pairs(experiment, [grid], operator.input_mean.device, Draws())
+    (samples,) = test_pairs(experiment, [grid], operator.input_mean.device, draws or Draws())
     return list(relative_errors(operator, samples).tolist())
 
 

@@ -20,6 +20,7 @@ from operformer.learning.checkpoint import last_epoch
 from operformer.learning.evaluation import Evaluation
 from operformer.learning.metrics import read_metrics
 from operformer.learning.provenance import note_seconds, read_provenance, read_seconds, write_provenance
+from operformer.learning.recipe import training_device
 from operformer.learning.records import read_evaluations, read_rollout
 from operformer.learning.rollout import Rollout
 from operformer.operators import load
@@ -105,5 +106,5 @@ def occupy(experiment: Experiment, folder: Path, drawing: float) -> None:
         # What was evaluated is about to be trained on.
         for name in EVALUATED:
             (folder / name).unlink(missing_ok=True)
-        write_provenance(folder)
+        write_provenance(folder, training_device(experiment.training))
         note_seconds(folder, "data", drawing)

@@ -8,16 +8,6 @@ FIGURES = """[...document.querySelectorAll('article img')].filter(i => getComput
 FORMULAS = "[...document.querySelectorAll('article math')].map(m => m.getBoundingClientRect().height)"
 
 
-@pytest.fixture(scope="module")
-def browser(chromium):
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright belongs to the extra dev")
-    flags = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=flags)
-        yield opened
-        opened.close()
-
-
 @pytest.fixture
 def open_page(browser):
     """A page in a scheme; at the end nothing may have been complained about, and nothing fetched from outside."""

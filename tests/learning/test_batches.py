@@ -7,8 +7,9 @@ import torch
 
 from operformer import Grid
 from operformer.errors import UsageError
-from operformer.learning.batches import Plan, batch_sizes, levels_of, resident, shares, streamed
+from operformer.learning.batches import Augmentation, Plan, batch_sizes, levels_of, resident, sent, shares, streamed
 from operformer.problems import Samples
+from operformer.problems.symmetry import SQUARE
 
 
 def pairs(points, count=23):
@@ -117,6 +118,30 @@ def test_an_error_while_reading_arrives():
 def test_pairs_in_memory_stay_pairs_in_memory():
     given = pairs(5)
     assert resident(given, torch.device("cpu"), given.u.dtype).u is given.u
+
+
+def test_numbers_that_are_sent_arrive():
+    numbers = torch.tensor([5, 3, 2])
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    there = sent(numbers, device)
+    assert there.device.type == device.type
+    assert torch.equal(there.cpu(), numbers)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="a CPU waits for nobody")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_choosing_pairs_on_a_gpu_does_not_wait_for_it():
+    device, places = torch.device("cuda", 0), torch.arange(2)
+    given = Samples(torch.rand(5, 1, 7, 7), torch.rand(5, 1, 7, 7), Grid.uniform((7, 7)), {"residual": torch.zeros(5)})
+    there = resident(given, device, torch.float32)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = Augmentation(SQUARE, 0)(there[sent(torch.tensor([3, 1]), device)], 0, 0, 2, places)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    expected = Augmentation(SQUARE, 0)(given[torch.tensor([3, 1])], 0, 0, 2, places)
+    torch.testing.assert_close(found.u.cpu(), expected.u)
+    torch.testing.assert_close(found.z.cpu(), expected.z)
 
 
 @pytest.mark.parametrize(

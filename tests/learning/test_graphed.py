@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from operformer import TNO, Grid
-from operformer.learning.graphed import MOST_GRAPHS, GraphedPass
+from operformer.kernels.recording import MOST_GRAPHS
+from operformer.learning.graphed import GraphedPass
 from operformer.learning.loss import relative_l2
 from operformer.problems import Samples
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WARM = 2
+pytestmark = [pytest.mark.filterwarnings("ignore")] if DEVICE == "cuda" else []  # what the compiler says of itself
 
 
 class Tape:
@@ -94,7 +96,6 @@ def test_points_of_their_own_are_not_recorded(monkeypatch):
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="graphs are CUDA's")
-@pytest.mark.filterwarnings("ignore")  # what the compiler says of itself
 def test_a_recording_reads_weights_that_were_changed_after_it(monkeypatch):
     operator, grid = make(), Grid.uniform(23).to(DEVICE)
     graphed, _ = record(operator, monkeypatch)

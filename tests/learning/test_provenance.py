@@ -32,6 +32,29 @@ def test_the_commit_and_whether_files_differ_from_it(monkeypatch, said, variable
     assert (found["commit"], found["is_clean"], found["torch"]) == (commit, is_clean, torch.__version__)
 
 
+def test_another_checkout_around_an_environment_is_not_ours(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPERFORMER_COMMIT", raising=False)
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    package = tmp_path / "environment" / "provenance.py"
+    package.parent.mkdir()
+    package.touch()
+    monkeypatch.setattr(provenance, "__file__", str(package))
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "theirs"], check=True)
+    assert provenance.provenance()["commit"] is None
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "ours"], check=True)
+    assert provenance.provenance()["commit"]
+
+
+def test_the_device_is_the_one_that_trains(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    named = [provenance.provenance(device)["device"] for device in (None, torch.device("cuda", 0), torch.device("cpu"))]
+    assert named[:2] == ["a GPU", "a GPU"]
+    assert named[2].startswith("CPU (")
+
+
 def test_a_run_that_goes_on_keeps_its_first_start(tmp_path, monkeypatch):
     assert read_provenance(tmp_path) == {}
     write_provenance(tmp_path)

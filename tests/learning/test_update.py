@@ -8,7 +8,9 @@ import torch
 from operformer.errors import ResourceError
 from operformer.learning.batches import shares
 from operformer.learning.checkpoint import State
+from operformer.learning.graphed import GraphedPass
 from operformer.learning.loss import relative_l2
+from operformer.learning.optimizer import Together
 from operformer.learning.ranks import Ranks
 from operformer.learning.recipe import Training
 from operformer.learning.rounding import LossScale
@@ -25,6 +27,12 @@ class Kept(torch.optim.SGD):
 
     def zero_grad(self, set_to_none=True):
         pass
+
+
+def together(parameters, rate):
+    """Two optimizers as one."""
+    given = list(parameters)
+    return Together(torch.optim.SGD(given[:3], rate), torch.optim.AdamW(given[3:], rate))
 
 
 @pytest.fixture
@@ -64,6 +72,43 @@ def test_the_parts_of_a_batch_add_up_to_its_gradient(make_update, pairs, parts):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
     expected = relative_l2(operator(samples.u, samples.grid), samples.z, samples.grid).sum().item()
     assert loss == pytest.approx(expected, rel=1e-12)
+
+
+class Tape:
+    """Records as CUDA does: one output, written again by every call, and gradients where they were."""
+
+    def __init__(self, parameters):
+        self.parameters = list(parameters)
+
+    def __call__(self, action):
+        places = [p.grad.data_ptr() for p in self.parameters]
+        output = torch.empty((), dtype=torch.float64)
+
+        def replay():
+            assert [p.grad.data_ptr() for p in self.parameters] == places
+            return output.copy_(action())
+
+        return replay
+
+
+@pytest.mark.parametrize("scale", [None, LossScale])
+@pytest.mark.parametrize("make_optimizer", [torch.optim.SGD, together])
+def test_updates_by_recordings_are_the_same(make_update, pairs, monkeypatch, scale, make_optimizer):
+    monkeypatch.setattr(torch, "compile", lambda module, dynamic: module)
+    plain, one = make_update(make_optimizer, 0.5, scale and scale())
+    update, other = make_update(make_optimizer, 0.5, scale and scale())
+    graphs = GraphedPass(other, relative_l2, Tape(other.parameters()), warm=2)
+    recorded = replace(update, graphs=graphs)
+    drawn = [pairs(7, dtype=torch.float64)] * 2 + [pairs(6, dtype=torch.float64)] * 4
+    grid = drawn[0].grid  # one object, as where pairs are on the GPU
+    for samples in drawn:
+        batch = replace(samples, grid=grid)
+        given = [(batch[own], len(places)) for places, own in shares(torch.arange(len(batch)), 0, 1, 3)]
+        asked = (given, len(batch), [1.0])
+        assert recorded(*asked) == pytest.approx(plain(*asked), rel=1e-12)
+        for p, q in zip(one.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-10, atol=1e-12)
+    assert len(graphs._recordings) == 1
 
 
 @pytest.mark.parametrize("clip_norm", [0.01, 1e30])
@@ -109,6 +154,7 @@ def test_an_overflow_leaves_the_weights_and_halves_the_scale(make_update, pairs)
         MemoryError(),
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
         RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried"),
+        RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
     ],
 )
 def test_memory_that_runs_out_is_told_with_the_batch_and_its_points(make_update, pairs, error):

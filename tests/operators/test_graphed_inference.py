@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from operformer import TNO, Grid
-from operformer.operators.graphed import MOST_GRAPHS, WARM, Graphed
+from operformer.errors import UsageError
+from operformer.kernels.recording import MOST_GRAPHS
+from operformer.operators.graphed import WARM, Graphed
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -17,7 +19,8 @@ class Tape:
 
     def __call__(self, action):
         self.recorded += 1
-        output = torch.empty_like(action())
+        with torch.inference_mode(False), torch.no_grad():
+            output = torch.empty_like(action())
         return lambda: output.copy_(action())
 
 
@@ -79,3 +82,30 @@ def test_gradients_queries_and_points_of_their_own_go_to_the_operator(made):
             torch.testing.assert_close(graphed(u), operator(u))
     assert not graphed._recordings
     assert operator.network.head.linear.weight.grad is not None
+
+
+def test_what_inference_mode_recorded_works_outside_of_it(made):
+    operator, graphed, _ = made
+    grid = Grid.uniform(23)  # on the CPU, wherever the operator is
+    with torch.inference_mode():
+        for call in range(WARM + 1):
+            graphed(draw(3, 1, 23, seed=call), grid)
+    assert len(graphed._recordings) == 1
+    with torch.no_grad():
+        u = draw(3, 1, 23, seed=7)
+        torch.testing.assert_close(graphed(u, grid), operator(u, grid), rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()
+def test_another_precision_is_refused_or_recorded_anew(made):
+    operator, graphed, tape = made
+    grid, u = Grid.uniform(23).to(DEVICE), draw(3, 1, 23, seed=0)
+    for _ in range(WARM + 1):
+        graphed(u, grid)
+    with pytest.raises(UsageError, match="float64"):
+        graphed(u.double(), grid)
+    graphed.double()
+    assert not graphed._recordings
+    for _ in range(WARM + 2):
+        torch.testing.assert_close(graphed(u.double(), grid), operator(u.double(), grid), rtol=1e-10, atol=1e-10)
+    assert tape is None or tape.recorded == 2

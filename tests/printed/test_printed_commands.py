@@ -17,6 +17,8 @@ from treatment import BROUGHT, FEW, NOT_RUN, PROGRAMS, PROMISES, SMALLER, NotRun
 from operformer import __version__
 from operformer.cli import app
 from operformer.experiments import EXPERIMENTS, recipes
+from operformer.operators.pretrained import shipped_names
+from operformer.report import shipping
 from operformer.reproduction.studies import STUDIES
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # raised by the compiler's own imports
@@ -31,7 +33,8 @@ def follow(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("examples", "benchmarks", "docs"):
         shutil.copytree(ROOT / name, name)
-    before, threads = signal.getsignal(signal.SIGTERM), torch.get_num_threads()
+    monkeypatch.setattr(shipping.ship, "__defaults__", (tmp_path / "models",))  # not into the package
+    before, threads, models = signal.getsignal(signal.SIGTERM), torch.get_num_threads(), shipped_names()
 
     def carry_out(page):
         names = {"__name__": "__main__"}
@@ -52,6 +55,7 @@ def follow(call, tmp_path, monkeypatch):
     yield carry_out
     signal.signal(signal.SIGTERM, before)
     torch.set_num_threads(threads)
+    assert shipped_names() == models, "a page's commands changed the library"
 
 
 def run_command(command, smaller, call, monkeypatch):

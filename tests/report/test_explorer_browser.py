@@ -41,16 +41,6 @@ def address(exhibits, tmp_path_factory):
     return path.as_uri()
 
 
-@pytest.fixture(scope="module")
-def browser(chromium):
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright belongs to the extra dev")
-    flags = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=flags)
-        yield opened
-        opened.close()
-
-
 @pytest.fixture
 def visit(browser, address):
     """Open the page; at the end nothing may have been complained about, and nothing fetched but the page."""

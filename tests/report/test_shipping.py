@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import operformer
-from operformer.errors import UsageError
+from operformer.errors import DataError, UsageError
 from operformer.experiments import Data, Experiment
 from operformer.learning.recipe import Training
 from operformer.operators.pretrained import SHIPPED, read_tensors, shipped_names
@@ -66,6 +66,16 @@ def test_names_and_sizes_are_limited(run, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="MB together"):
         shipping.ship(run, "small-tno", tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "---\nlicense: mit\n---\n", "---\noperformer: {}\n---\n", "---\noperformer: 3\n---\n"]
+)
+def test_a_card_that_says_too_little_is_told_in_one_line(tmp_path, text):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "README.md").write_text(text)
+    with pytest.raises(DataError, match=r"broken/README\.md"):
+        shipping.model_table(tmp_path)
 
 
 # What is in the library

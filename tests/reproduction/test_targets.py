@@ -1,4 +1,4 @@
-"""Targets: the issue's numbers, and reached or not reached by records whose errors are known."""
+"""Targets: their numbers, and reached or not reached by records whose errors are known."""
 
 import pytest
 from synthetic import record
