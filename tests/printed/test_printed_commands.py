@@ -18,7 +18,6 @@ from operformer import __version__
 from operformer.cli import app
 from operformer.experiments import EXPERIMENTS, recipes
 from operformer.operators.pretrained import shipped_names
-from operformer.report import shipping
 from operformer.reproduction.studies import STUDIES
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # raised by the compiler's own imports
@@ -33,7 +32,6 @@ def follow(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("examples", "benchmarks", "docs"):
         shutil.copytree(ROOT / name, name)
-    monkeypatch.setattr(shipping.ship, "__defaults__", (tmp_path / "models",))  # not into the package
     before, threads, models = signal.getsignal(signal.SIGTERM), torch.get_num_threads(), shipped_names()
 
     def carry_out(page):
