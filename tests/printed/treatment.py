@@ -64,6 +64,11 @@ SMALLER = (
     Smaller(r"torchrun --nproc-per-node 4 .* train lorenz-y .*", _LINE, {"--nproc-per-node 4": "--nproc-per-node 2"}),
     Smaller(r"operformer reproduce (?!--from).*", tiny=True),
     Smaller(
+        r"python benchmarks/recipes\.py .*",
+        replace={"=800": "=6", "=100": "=2", "epochs=15": "epochs=1", "before waves before-waves ema": "waves"}
+        | dict.fromkeys((" augment", " muon", " decay", " l2", " cosine", " cold"), ""),
+    ),
+    Smaller(
         r"python benchmarks/operator_speed\.py --out .*",
         append="--scale toy --operators TNO --forms eager --precisions full --repetitions 1 --device cpu",
     ),
