@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from treatment import BROUGHT, FEW, NOT_RUN, PROGRAMS, PROMISES, SMALLER, NotRun
 from operformer import __version__
 from operformer.cli import app
 from operformer.experiments import EXPERIMENTS, recipes
+from operformer.report import shipping
 from operformer.reproduction.studies import STUDIES
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # raised by the compiler's own imports
@@ -31,6 +33,8 @@ def follow(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("examples", "benchmarks", "docs"):
         shutil.copytree(ROOT / name, name)
+    # What a page ships is a run made smaller: it must not come with the library.
+    monkeypatch.setattr(shipping, "ship", partial(shipping.ship, models=tmp_path / "models"))
     before, threads = signal.getsignal(signal.SIGTERM), torch.get_num_threads()
 
     def carry_out(page):
