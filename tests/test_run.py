@@ -461,7 +461,8 @@ def test_an_imported_set_is_evaluated_on_coarser_grids_that_are_part_of_its_own(
 @pytest.mark.parametrize(
     ("override", "complaint"),
     [
-        ("data.train=22", "holds 24 pairs, and 25 are asked for; lower data.train"),
+        ("data.train=22", "holds 24 pairs, and 30 are asked for; lower data.train, data.validation or data.test"),
+        ("data.test=9", "holds 24 pairs, and 25 are asked for; lower data.train"),  # before training, not after it
         ("data.coarser=[4]", "pairs and no law"),
     ],
 )
