@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnknownOptionError, UnusedCliTokensError
 
 from operformer import __version__
 from operformer.commands.calibration import calibrate
@@ -216,7 +216,7 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, TerminatedError):
         return STOPPED, 143
     if isinstance(error, CycloptsError):
-        return " ".join(str(error).split()), 2
+        return f"{' '.join(str(error).split())}{_remedy(error)}", 2
     if isinstance(error, OperformerError):
         return str(error), error.exit_code  # nothing to say where another process of the training says it
     # torch.OutOfMemoryError on a GPU; on the CPU torch says so in words.
@@ -227,6 +227,18 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, OSError):
         return f"{error.filename or 'input or output'}: {(error.strerror or str(error)).lower()}", 5
     return None
+
+
+def _remedy(error: CycloptsError) -> str:
+    """What to do about words that a command does not know; where to read what it takes."""
+    command = " ".join(error.command_chain or ())
+    if "Did you mean" in str(error):
+        return ""
+    if isinstance(error, UnknownOptionError) and command == "train":
+        return " Settings have no dashes: section.setting=value, such as training.epochs=5"
+    if isinstance(error, UnusedCliTokensError) and command:
+        return f' Put what holds spaces between quotes, as in --layout "b x y"; see: operformer {command} --help'
+    return f" See: operformer {command} --help" if command else ""
 
 
 def _complain(message: str, code: int) -> int:

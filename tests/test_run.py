@@ -18,6 +18,7 @@ from operformer.learning import training
 from operformer.learning.gallery import read_gallery
 from operformer.learning.metrics import read_metrics
 from operformer.problems import ControlledODE, Kolmogorov, Lorenz63, Samples
+from operformer.report.card import card
 from operformer.report.page import write_page
 from operformer.run import evaluate_run, evaluation_grids, read_experiment, read_run, train_run
 
@@ -429,7 +430,18 @@ def test_an_imported_set_is_trained_evaluated_and_reported(tmp_path):
     expected = l2_norm(found - last.z, last.grid) / l2_norm(last.z, last.grid)
     assert evaluation.errors == pytest.approx(expected.flatten().tolist(), rel=1e-5)
     write_page([read_run(tmp_path / "run")], tmp_path / "report.html")
-    assert b"problem.folder" in (tmp_path / "report.html").read_bytes()
+    page = (tmp_path / "report.html").read_text()
+    assert "problem.folder" in page
+    assert "data.train" in page
+    assert "data.resolution" not in page  # the set has its own
+
+
+def test_the_card_of_an_imported_set_says_on_how_many_points_it_is_known(tmp_path):
+    train_run(own(tmp_path / "data", shape=(12, 16), kind="periodic"), tmp_path / "run")
+    evaluate_run(tmp_path / "run")
+    text = card(read_run(tmp_path / "run"))
+    assert "13 pairs on 12 x 16 points, " in text
+    assert "at resolution" not in text
 
 
 def test_an_imported_set_is_evaluated_on_coarser_grids_that_are_part_of_its_own(tmp_path):
@@ -449,7 +461,8 @@ def test_an_imported_set_is_evaluated_on_coarser_grids_that_are_part_of_its_own(
 @pytest.mark.parametrize(
     ("override", "complaint"),
     [
-        ("data.train=22", "holds 24 pairs, and 25 are asked for; lower data.train"),
+        ("data.train=22", "holds 24 pairs, and 30 are asked for; lower data.train, data.validation or data.test"),
+        ("data.test=9", "holds 24 pairs, and 25 are asked for; lower data.train"),  # before training, not after it
         ("data.coarser=[4]", "pairs and no law"),
     ],
 )

@@ -38,6 +38,11 @@ def find_experiment(
         mapping = read_json(path)
     elif protocol:
         mapping = recipe(source, protocol).to_mapping()
+    elif path.suffix:
+        raise UsageError(
+            f"an experiment is a name or a .toml file: got {source!r}; pairs of your own come in by operformer import, "
+            "and examples/own.toml is an experiment on them"
+        )
     else:
         mapping = choose(EXPERIMENTS, source, "the experiment")[scale or "smoke"].to_mapping()
     if not isinstance(mapping, dict):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from operformer import __version__
+from operformer.data.imported import Imported
 from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
 from operformer.experiments import EXPERIMENTS
@@ -57,7 +58,7 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str =
             "",
             "## Training",
             "",
-            f"{data.train} pairs at resolution {data.resolution}, {len(run.metrics)} of {training.epochs} epochs in "
+            f"{_pairs(run)}, {len(run.metrics)} of {training.epochs} epochs in "
             f"{run.seconds:.0f} s{_where(run)}, validated on {data.validation}.{_scale(run)}",
             "",
             settings_table([run]).markdown(),
@@ -125,12 +126,20 @@ def _front_matter(run: Run, licence: str) -> dict[str, Any]:
             "operator": experiment.operator["name"],
             "parameters": run.parameters,
             "maps": f"{problem}: {channels(run)}",
-            "trained": f"{experiment.data.train} pairs at resolution {experiment.data.resolution}"
-            f"{_where(run)}{', smoke scale' if _scale(run) else ''}",
+            "trained": f"{_pairs(run)}{_where(run)}{', smoke scale' if _scale(run) else ''}",
             "median": run.evaluation("1x").median,
             "worst": run.evaluation("1x").worst,
         },
     }
+
+
+def _pairs(run: Run) -> str:
+    """How many pairs it was trained on, and where they are known."""
+    data, problem = run.experiment.data, run.experiment.problem
+    if isinstance(problem, Imported):
+        points = " x ".join(map(str, problem.grid(data.resolution).shape))
+        return f"{data.train} pairs on {points} points"
+    return f"{data.train} pairs at resolution {data.resolution}"
 
 
 def _loading(run: Run, name: str, loader: str) -> list[str]:

@@ -70,9 +70,11 @@ def summary(runs: Sequence[Run]) -> list[str]:
     for run, name in zip(runs, run_names(runs), strict=True):
         trained = run.evaluation("1x").median
         sentence = f"{_capitalised(name)}: median error {percent(trained)} on the grid it was trained on"
-        uniform = [e.median for e in run.evaluations if e.label.endswith("x")]
+        uniform = {float(e.label[:-1]): e.median for e in run.evaluations if e.label.endswith("x")}
         if len(uniform) > 1:
-            sentence += f"; at half to double that resolution at most {max(uniform) / trained:.2f} times as much"
+            ends = min(uniform), max(uniform)  # an imported set is known on its own grid and on coarser ones
+            where = "half to double" if ends == (0.5, 2.0) else f"{ends[0]:g} to {ends[1]:g} times"
+            sentence += f"; at {where} that resolution at most {max(uniform.values()) / trained:.2f} times as much"
         irregular = [e for e in run.evaluations if not e.label.endswith("x")]
         rest = "; ".join(f"{e.median / trained:.2f} times on the {e.label} grid" for e in irregular)
         sentences.append(f"{sentence}; {rest}." if rest else f"{sentence}.")

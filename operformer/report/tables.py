@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from operformer.data.imported import Imported
 from operformer.run import Run
 
 
@@ -88,7 +89,7 @@ def remarks(run: Run) -> list[str]:
 
 
 def settings_table(runs: Sequence[Run]) -> Table:
-    """Every setting of each run."""
+    """Every setting that made each run."""
     columns = [_flatten(run) for run in runs]
     keys = list(dict.fromkeys(key for column in columns for key in column))
     rows = tuple((key, *(column.get(key, "") for column in columns)) for key in keys)
@@ -135,11 +136,17 @@ _LATEX = {
 }
 
 
+# What says which pairs are drawn; of an imported set there is nothing to draw.
+_OF_DRAWS = ("data.resolution", "data.seed", "data.coarser", "data.folder")
+
+
 def _flatten(run: Run) -> dict[str, str]:
     flat = {"parameters": f"{run.parameters:,}"}
     for section, values in run.experiment.to_mapping().items():
         if isinstance(values, dict):
             flat |= {f"{section}.{key}": _text(value) for key, value in values.items()}
+    if isinstance(run.experiment.problem, Imported):
+        flat = {key: text for key, text in flat.items() if key not in _OF_DRAWS}
     return flat
 
 

@@ -23,26 +23,27 @@ from operformer.problems.draws import Draws
 from operformer.problems.time_domain import TimeProblem
 
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
+PARTS = "lower data.train, data.validation or data.test, which it is cut into"
 
 
 def training_pairs(experiment: Experiment, draws: Draws) -> Pairs:
     """The training and validation pairs: drawn on the device that trains, or the first ones of a set on disk."""
     data, problem = experiment.data, experiment.problem
     count = data.train + data.validation
-    if isinstance(problem, Imported):
-        return _some(problem.pairs(), 0, count, problem.folder)
+    if isinstance(problem, Imported):  # the test pairs are asked for now, not after hours of training
+        return _some(problem.pairs(), 0, count + data.test, problem.folder, PARTS)[:count]
     if data.folder:
         stored = open_pairs(data.folder)
         _refuse_other_draws(stored.manifest.header.origin, experiment)
-        return _some(stored, 0, count, data.folder)
+        return _some(stored, 0, count, data.folder, "lower data.train or data.validation")
     device = training_device(experiment.training)
     return draws.sample(problem, count, data.resolution, data.seed, device)
 
 
-def _some(pairs: StoredPairs, first: int, count: int, folder: str) -> StoredPairs:
+def _some(pairs: StoredPairs, first: int, count: int, folder: str, remedy: str) -> StoredPairs:
     """So many pairs of a set, from the first one on."""
     if len(pairs) < first + count:
-        raise UsageError(f"{folder} holds {len(pairs)} pairs, and {first + count} are asked for; lower data.train")
+        raise UsageError(f"{folder} holds {len(pairs)} pairs, and {first + count} are asked for; {remedy}")
     return pairs[first : first + count]
 
 
@@ -64,7 +65,8 @@ def calibration_pairs(experiment: Experiment, fresh: int | None, device: torch.d
     data, problem = experiment.data, experiment.problem
     first, count = (data.train, data.validation) if fresh is None else (data.train + data.validation + data.test, fresh)
     if isinstance(problem, Imported):
-        return _some(problem.pairs(), first, count, problem.folder).read().to(device)
+        remedy = "calibrate with the validation pairs, or with fewer draws"
+        return _some(problem.pairs(), first, count, problem.folder, remedy).read().to(device)
     return Draws().sample(problem, count, data.resolution, data.seed, device, first)
 
 
@@ -73,7 +75,7 @@ def test_pairs(experiment: Experiment, grids: Sequence[Grid], device: torch.devi
     data, problem = experiment.data, experiment.problem
     first = data.train + data.validation
     if isinstance(problem, Imported):
-        chosen = _some(problem.pairs(), first, data.test, problem.folder)
+        chosen = _some(problem.pairs(), first, data.test, problem.folder, PARTS)
         whole = chosen.read().to(device)
         return (_restricted(whole, grid.to(device)) for grid in grids)
     if isinstance(problem, Darcy) and not problem.read_from:

@@ -59,7 +59,7 @@ SMALLER = (
     Smaller(r"operformer train lorenz-y (?!data\.resolution|--protocol).*", append=_LINE),
     Smaller(r"operformer (train lorenz-y --protocol|record|report results).*", tiny=True),
     Smaller(r"operformer train examples/lorenz\.toml .*", append=_LINE),
-    Smaller(r"operformer train examples/darcy\.toml problem\.name=Imported .*", append=_SIZE),
+    Smaller(r"operformer train examples/own\.toml .*", append=_SIZE),
     Smaller(r"operformer train examples/darcy\.toml --out .*", append=_PLANE),
     Smaller(r"torchrun --nproc-per-node 4 .* train lorenz-y .*", _LINE, {"--nproc-per-node 4": "--nproc-per-node 2"}),
     Smaller(r"operformer reproduce (?!--from).*", tiny=True),

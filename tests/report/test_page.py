@@ -109,10 +109,10 @@ def test_one_picture_for_each_irregular_grid_and_run(make_run, read):
 def test_the_summary_says_what_came_out(make_run):
     (sentence,) = summary([make_run()])
     assert "TNO: median error 2.50% on the grid it was trained on" in sentence
-    assert "at most 1.50 times" in sentence
+    assert "; at half to double that resolution at most 1.50 times" in sentence
     assert "1.50 times on the irregular grid; 1.50 times on the graded grid." in sentence
     (sentence,) = summary([make_run(labels=("0.5x", "1x"))])
-    assert sentence.endswith("at most 1.50 times as much.")
+    assert sentence.endswith("; at 0.5 to 1 times that resolution at most 1.50 times as much.")
 
 
 @pytest.mark.usefixtures("plain_pictures")

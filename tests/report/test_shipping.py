@@ -87,6 +87,7 @@ def test_every_shipped_model_does_what_its_card_says():
         operator, said = operformer.load(name), read_front_matter(SHIPPED / name / "README.md")["operformer"]
         assert operator.input_mean.dtype == torch.float32
         assert sum(p.numel() for p in operator.parameters()) == said["parameters"]
+        assert said["median"] < 0.1, f"{name} was not trained; it is what a test left"
     assert sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()) < 20e6
 
 

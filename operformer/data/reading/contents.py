@@ -81,7 +81,7 @@ class Contents:
         if len(found) != 1:
             raise DataError(
                 f"{self.path} does not say which arrays are the input u and the output z: it holds {self.described()}; "
-                "name them as u and z"
+                "name them with u= and z= (--u and --z of a command)"
             )
         return (found[0][0],), (found[0][1],)
 
@@ -98,7 +98,8 @@ class Contents:
             found = [name for name, _ in PAIRS if name in known] or [name for name in known if name not in NO_INPUTS]
         if len(dict.fromkeys(found)) != 1:
             raise DataError(
-                f"{self.path} does not say which array is the input u: it holds {self.described()}; name it as u"
+                f"{self.path} does not say which array is the input u: it holds {self.described()}; "
+                "name it with u= (--u of a command)"
             )
         return (found[0],)
 

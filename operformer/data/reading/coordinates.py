@@ -50,6 +50,12 @@ def find_points(contents: Contents, taken: set[str]) -> np.ndarray | None:
     return None
 
 
+def find_many_points(contents: Contents, taken: set[str]) -> str | None:
+    """The name of an array (b, N, d) that has points of their own for every sample."""
+    several = (name for name in POINTS if name in contents.arrays and len(contents.arrays[name].shape) == 3)
+    return next((name for name in several if name not in taken), None)
+
+
 def find_weights(contents: Contents, taken: set[str], count: int) -> np.ndarray | None:
     """The quadrature weights of so many scattered points, if a file has them."""
     array = contents.arrays.get("weights")

@@ -13,6 +13,7 @@ from torch import Tensor
 from operformer.data.reading.contents import KINDS, Array, Contents, UniformKind, check_memory, shown
 from operformer.data.reading.coordinates import (
     find_axes,
+    find_many_points,
     find_points,
     find_times,
     find_weights,
@@ -117,7 +118,7 @@ class Options:
                     given = " ".join(self.layouts[k])
                     raise UsageError(
                         f"layout {given!r} names {len(self.layouts[k])} axes: {shown(name)} has shape "
-                        f"{arrays[name].shape}"
+                        f"{arrays[name].shape}; give one letter for each axis"
                     )
             return {(k, name): self.layouts[k] for k, name in keys}
         if all(name in contents.layouts for _, name in keys):
@@ -180,8 +181,7 @@ class Options:
         if space == ("n",):
             points = find_points(contents, taken)
             if points is None or len(points) != shape[0]:
-                held = "no points" if points is None else f"{len(points)} points"
-                raise DataError(f"{contents.path} has {held} for {shape[0]} scattered values; give a Grid.scattered")
+                raise DataError(f"{contents.path} has {_held(contents, taken, points, shape[0])}")
             weights = find_weights(contents, taken, len(points))
             box = self._box(points.shape[1])
             if box is not None and self.bounds is None:  # what is expected may be rounded, and is not the user's word
@@ -192,6 +192,12 @@ class Options:
         times = None if axes or "t" in extent or space != ("x",) else find_times(contents, taken)
         if times is not None and len(times) == shape[0]:
             axes = {"x": times}
+        points = None if axes or self.grid or space != ("x",) else find_points(contents, taken)
+        if points is not None and len(points) == shape[0] and points.shape[1] > 1:
+            raise DataError(
+                f"{contents.path} has points {points.shape} for values that the layout puts on a line; say n for x, "
+                'as in "b n", or give grid= if they are on a line'
+            )
         missing = [letter for letter, n in zip(space, shape, strict=True) if len(axes.get(letter, ())) != n]
         if not axes or (missing and self.grid):  # a kind of grid needs no coordinates
             kind = self.grid or (self.expected and self.expected.kind) or contents.kind
@@ -225,6 +231,18 @@ class Options:
             raise UsageError(f"steps must be two of the {n} steps, each from {-n} to {n - 1}: got {self.steps}")
         before, after = (step % n for step in steps)
         return range(before, before + 1), range(after, after + 1)
+
+
+def _held(contents: Contents, taken: set[str], points: np.ndarray | None, count: int) -> str:
+    """What a file has in place of the points of so many values, and what to do."""
+    many = find_many_points(contents, taken)
+    if points is None and many is not None:
+        return (
+            f"other points for each sample, {shown(many)} {tuple(contents.arrays[many].shape)}, where a file has one "
+            "set of points (N, d) for all; train from Python with Grid.ragged, see Point sets in docs/own-data.md"
+        )
+    held = "no points" if points is None else f"{len(points)} points"
+    return f"{held} for {count} scattered values; store them as points (N, d), or give a Grid.scattered"
 
 
 @dataclass(frozen=True)

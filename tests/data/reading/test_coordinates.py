@@ -110,6 +110,20 @@ def test_scattered_points_in_the_box_that_holds_them(tmp_path):
         operformer.read(tmp_path / "a.npz", layout=("b n c", "b n"))
 
 
+def test_points_of_their_own_for_each_sample_are_refused_by_their_name(tmp_path):
+    np.savez(tmp_path / "a.npz", u=np.ones((3, 17)), z=np.ones((3, 17)), points=np.ones((3, 17, 2)))
+    with pytest.raises(DataError, match=r"other points for each sample, 'points' \(3, 17, 2\).*Grid\.ragged"):
+        operformer.read(tmp_path / "a.npz", layout="b n")
+
+
+def test_points_in_the_plane_are_not_taken_for_a_line(tmp_path):
+    points = np.random.default_rng(0).random((17, 2))
+    np.savez(tmp_path / "a.npz", u=np.ones((3, 17)), z=np.ones((3, 17)), points=points)
+    with pytest.raises(DataError, match=r'points \(17, 2\) for values that the layout puts on a line; .* "b n"'):
+        operformer.read(tmp_path / "a.npz", layout="b x")
+    same(operformer.read(tmp_path / "a.npz", layout="b x", grid="nodes").grid, Grid.uniform((17,)))
+
+
 def test_without_coordinates_the_user_says_where(tmp_path):
     np.savez(tmp_path / "a.npz", u=np.ones((3, 7)), z=np.ones((3, 7)))
     path = tmp_path / "a.npz"
