@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import operformer
+from operformer.data.importing import import_pairs
 from operformer.experiments import find_experiment
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -58,7 +59,11 @@ def test_every_script_is_run():
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
-def test_an_experiment_among_the_examples_is_read(path):
+def test_an_experiment_among_the_examples_is_read(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    u = np.zeros((60, 24, 24))
+    np.savez("mine.npz", u=u, z=u)
+    import_pairs("mine.npz", "data/mine", layout="b x y")  # what own.toml is about
     experiment = find_experiment(str(path))
     assert experiment.make_operator().in_channels == experiment.problem.in_channels
 
