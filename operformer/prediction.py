@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from operformer.data import reading
-from operformer.data.reading.contents import KINDS, UniformKind
+from operformer.data.reading.contents import KINDS, UniformKind, WeightsName
 from operformer.data.reading.selection import Expected
-from operformer.domain import Grid, voronoi_weights
+from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
 from operformer.domain.interpolation import interpolate
 from operformer.domain.ragged import pad
@@ -23,7 +23,6 @@ from operformer.operators import Operator
 from operformer.problems import Samples
 
 POINTS = 2**17  # of the samples that an operator is given at once: 0.5 GiB at width 128, and faster than more on a CPU
-WeightsName = Literal["voronoi", "equal"]
 
 
 def predict(
@@ -78,14 +77,12 @@ def read_inputs(
     weights of their own get those of their Voronoi cells, or equal ones.
     """
     values, found = reading.read_inputs(
-        path, Expected(operator.in_channels, operator.bounds, kind), u, layout, grid, bounds
+        path, Expected(operator.in_channels, operator.bounds, kind), u, layout, grid, bounds, weights
     )
     if found.dim != operator.dim:
         raise DataError(f"{path} has functions on {found}, and the operator takes dimension {operator.dim}")
     if values.shape[1] != operator.in_channels:
         raise DataError(f"{path} has {values.shape[1]} channels, and the operator takes {operator.in_channels}")
-    if weights == "voronoi" and found.kind == "scattered" and found.has_equal_weights and found is not grid:
-        found = Grid.scattered(found.points, voronoi_weights(found.points, found.bounds), found.bounds)
     return values, found
 
 

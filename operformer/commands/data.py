@@ -99,6 +99,7 @@ def import_(
     bounds: Numbers = (),
     steps: Annotated[tuple[int, int] | None, Parameter(negative="")] = None,
     lead: int | None = None,
+    weights: Literal["voronoi", "equal"] = "voronoi",
 ) -> None:
     """Keep pairs of your own as a set: .npz, .npy, HDF5, MATLAB, PDEBench, The Well, torch.save's .pt.
 
@@ -122,13 +123,16 @@ def import_(
         Which time steps are u and z.
     lead
         Pair every time step with the one so much later.
+    weights
+        Of scattered points whose file has no array weights: the volumes of their Voronoi cells, or all equal.
     """
     from operformer.data.importing import import_pairs
     from operformer.data.summary import summarise
 
     inputs, outputs = _arrays(u, z)
     given = box_of(bounds)
-    stored = import_pairs(path, out, inputs, outputs, layout=layout, steps=steps, lead=lead, grid=grid, bounds=given)
+    options = {"layout": layout, "steps": steps, "lead": lead, "grid": grid, "bounds": given, "weights": weights}
+    stored = import_pairs(path, out, inputs, outputs, **options)  # type: ignore[arg-type]
     for line in summarise(stored).lines():
         console.print(line, soft_wrap=True)
     console.print(f"imported: {out}; next: operformer inspect {out}", soft_wrap=True)

@@ -14,8 +14,7 @@ from operformer.commands.data import Names, Numbers, box_of, refuse_unfinished
 from operformer.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
-    from operformer.data.reading.contents import UniformKind
-    from operformer.prediction import WeightsName
+    from operformer.data.reading.contents import UniformKind, WeightsName
 
 
 def predict(

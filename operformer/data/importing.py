@@ -16,7 +16,7 @@ from operformer.data.fields import Fields
 from operformer.data.generation import begin, finish, pairs_per_shard, save_shard
 from operformer.data.manifest import GridRecord, Header
 from operformer.data.reading import read_blocks
-from operformer.data.reading.contents import UniformKind
+from operformer.data.reading.contents import UniformKind, WeightsName
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
@@ -37,11 +37,13 @@ def import_pairs(
     lead: int | None = None,
     grid: Grid | UniformKind | None = None,
     bounds: GivenBounds | None = None,
+    weights: WeightsName = "voronoi",
 ) -> StoredPairs:
     """Read a file as `operformer.read` does, some pairs at a time, and keep them in a folder."""
-    blocks = partial(read_blocks, path, BLOCK, u, z, layout, steps, lead, grid, bounds)
+    blocks = partial(read_blocks, path, BLOCK, u, z, layout, steps, lead, grid, bounds, weights)
     options = {"u": u, "z": z, "layout": layout, "steps": steps, "lead": lead, "bounds": bounds}
     options |= {"grid": repr(grid) if isinstance(grid, Grid) else grid}
+    options |= {"weights": None if weights == "voronoi" else weights}
     origin = {"file": Path(path).name, "options": {name: value for name, value in options.items() if value is not None}}
     return _store(blocks, Path(folder), Path(path).stem or "imported", origin)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from operformer.data.reading.contents import KINDS, POINTS, Contents, UniformKind, shown
-from operformer.domain import Grid
+from operformer.data.reading.contents import KINDS, POINTS, Contents, UniformKind, WeightsName, shown
+from operformer.domain import Grid, voronoi_weights
 from operformer.domain.box import GivenBounds, checked_bounds
 from operformer.errors import DataError, UsageError
 
@@ -97,13 +97,18 @@ def grid_of_axes(
         raise DataError(f"{path} has coordinates that make no grid: {error}") from None
 
 
-def grid_of_points(points: np.ndarray, weights: np.ndarray | None, bounds: GivenBounds | None, path: Path) -> Grid:
-    """Scattered points in the box that holds them, unless the user names one; without weights all count the same."""
+def grid_of_points(
+    points: np.ndarray, weights: np.ndarray | None, rule: WeightsName, bounds: GivenBounds | None, path: Path
+) -> Grid:
+    """Scattered points in the box that holds them, unless the user names one; without weights those of a rule."""
     if not np.isfinite(points).all():
         raise DataError(f"{path} has points that are not finite; give a Grid without them")
     box = bounds or [(float(low), float(high)) for low, high in zip(points.min(0), points.max(0), strict=True)]
     try:
-        return Grid.scattered(torch.tensor(points), None if weights is None else torch.tensor(weights), box)
+        x = torch.tensor(points)
+        if weights is None and rule == "voronoi":
+            return Grid.scattered(x, voronoi_weights(Grid.scattered(x, bounds=box).points, box), box)
+        return Grid.scattered(x, None if weights is None else torch.tensor(weights), box)
     except UsageError as error:
         if bounds is not None:
             raise

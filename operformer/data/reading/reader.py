@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from operformer.data.reading.contents import Contents, UniformKind
+from operformer.data.reading.contents import Contents, UniformKind, WeightsName
 from operformer.data.reading.selection import Expected, Options, layouts_of, names_of
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
@@ -30,6 +30,7 @@ def read(
     lead: int | None = None,
     grid: Grid | UniformKind | None = None,
     bounds: GivenBounds | None = None,
+    weights: WeightsName = "voronoi",
     first: int = 0,
     count: int | None = None,
 ) -> Samples:
@@ -46,11 +47,12 @@ def read(
     every step with the one k later instead.
 
     ``grid`` and ``bounds`` say where the values are known. Without them it is where the file's coordinates are, and
-    if there are none, the nodes of the unit cube. ``first`` and ``count`` read a part of the pairs.
+    if there are none, the nodes of the unit cube. Scattered points without an array of weights get those of their
+    Voronoi cells, or equal ones, which are for points drawn evenly. ``first`` and ``count`` read a part of the pairs.
 
     Floats keep their precision and u and z get the wider of both; everything else becomes float32.
     """
-    parts = list(read_blocks(path, None, u, z, layout, steps, lead, grid, bounds, first, count))
+    parts = list(read_blocks(path, None, u, z, layout, steps, lead, grid, bounds, weights, first, count))
     if len(parts) == 1:
         return parts[0]
     return Samples(torch.cat([part.u for part in parts]), torch.cat([part.z for part in parts]), parts[0].grid)
@@ -66,6 +68,7 @@ def read_blocks(
     lead: int | None = None,
     grid: Grid | UniformKind | None = None,
     bounds: GivenBounds | None = None,
+    weights: WeightsName = "voronoi",
     first: int = 0,
     count: int | None = None,
 ) -> Iterator[Samples]:
@@ -76,7 +79,7 @@ def read_blocks(
     is_npy = _start(files[0]).startswith(NPY)  # z is then no name but a file
     outputs = _outputs(files[0], z) if is_npy else None
     names = names_of(u, "u"), names_of(None if is_npy else z, "z")
-    options = Options(*names, layouts_of(layout), steps, lead, grid, bounds)
+    options = Options(*names, layouts_of(layout), steps, lead, grid, bounds, weights=weights)
     passed = 0
     before: tuple[Grid, tuple[int, int]] | None = None
     for file in files:
@@ -104,6 +107,7 @@ def read_inputs(
     layout: str | None = None,
     grid: Grid | UniformKind | None = None,
     bounds: GivenBounds | None = None,
+    weights: WeightsName = "voronoi",
 ) -> tuple[Tensor, Grid]:
     """The inputs of a file that need not hold outputs, u (count, channels, *shape), and the grid they are known on.
 
@@ -114,7 +118,7 @@ def read_inputs(
     found: Grid | None = None
     for file in _files(Path(path)):
         layouts = layouts_of(layout)
-        options = Options(names_of(u, "u"), (), layouts, None, None, grid, bounds, expected)
+        options = Options(names_of(u, "u"), (), layouts, None, None, grid, bounds, expected, weights)
         with _open(file, None, is_npy=_start(file).startswith(NPY)) as contents:
             selection = options.select_inputs(contents)
             parts.append(selection.inputs(0, selection.count))

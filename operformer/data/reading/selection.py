@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from operformer.data.reading.contents import KINDS, Array, Contents, UniformKind, check_memory, shown
+from operformer.data.reading.contents import KINDS, Array, Contents, UniformKind, WeightsName, check_memory, shown
 from operformer.data.reading.coordinates import (
     find_axes,
     find_many_points,
@@ -58,10 +59,13 @@ class Options:
     grid: Grid | UniformKind | None
     bounds: GivenBounds | None
     expected: Expected | None = None
+    weights: WeightsName = "voronoi"
 
     def __post_init__(self) -> None:
         if not (self.grid is None or isinstance(self.grid, Grid) or self.grid in KINDS):
             raise UsageError(f'grid must be "nodes", "cells", "periodic" or a Grid: got {self.grid!r}')
+        if self.weights not in get_args(WeightsName):
+            raise UsageError(f'weights must be "voronoi" or "equal": got {self.weights!r}; others are an array weights')
         if self.steps is not None and self.lead is not None:
             raise UsageError("steps and lead exclude each other; give one of them")
         if self.lead is not None and type(self.lead) is not int:
@@ -187,7 +191,7 @@ class Options:
             if box is not None and self.bounds is None:  # what is expected may be rounded, and is not the user's word
                 ends = zip(box, points.min(0), points.max(0), strict=True)
                 box = [(min(lower, float(first)), max(upper, float(last))) for (lower, upper), first, last in ends]
-            return grid_of_points(points, weights, box, contents.path)
+            return grid_of_points(points, weights, self.weights, box, contents.path)
         axes = find_axes(contents, taken)
         times = None if axes or "t" in extent or space != ("x",) else find_times(contents, taken)
         if times is not None and len(times) == shape[0]:

@@ -2,9 +2,10 @@ from math import pi
 
 import numpy as np
 import pytest
+import torch
 
 import operformer
-from operformer import Grid
+from operformer import Grid, voronoi_weights
 from operformer.errors import DataError, UsageError
 
 
@@ -102,9 +103,14 @@ def test_scattered_points_in_the_box_that_holds_them(tmp_path):
     points = np.random.default_rng(0).random((17, 2)) * [2, 3]
     np.savez(tmp_path / "a.npz", u=np.ones((3, 17, 2)), z=np.ones((3, 17)), points=points)
     box = list(zip(points.min(0), points.max(0), strict=True))
-    same(operformer.read(tmp_path / "a.npz").grid, Grid.scattered(points, bounds=box))
-    wide = [(0, 2), (0, 3)]
-    same(operformer.read(tmp_path / "a.npz", bounds=wide).grid, Grid.scattered(points, bounds=wide))
+    for bounds, given in ((box, None), ([(0, 2), (0, 3)], [(0, 2), (0, 3)])):
+        cells = Grid.scattered(points, voronoi_weights(torch.tensor(points), bounds), bounds)
+        same(operformer.read(tmp_path / "a.npz", bounds=given).grid, cells)
+        equal = operformer.read(tmp_path / "a.npz", bounds=given, weights="equal").grid
+        same(equal, Grid.scattered(points, bounds=bounds))
+        assert equal.has_equal_weights
+    with pytest.raises(UsageError, match=r"weights must be .voronoi. or .equal.: got 'area'"):
+        operformer.read(tmp_path / "a.npz", weights="area")
     np.savez(tmp_path / "a.npz", u=np.ones((3, 17, 2)), z=np.ones((3, 17)))
     with pytest.raises(DataError, match="no points for 17 scattered values"):
         operformer.read(tmp_path / "a.npz", layout=("b n c", "b n"))
