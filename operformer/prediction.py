@@ -13,7 +13,7 @@ from torch import Tensor
 
 from operformer.data import reading
 from operformer.data.reading.contents import KINDS, UniformKind, WeightsName
-from operformer.data.reading.selection import Expected
+from operformer.data.reading.options import Expected
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
 from operformer.domain.interpolation import interpolate

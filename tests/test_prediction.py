@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import operformer
-from operformer import FANO, TNO, Grid, prediction, voronoi_weights
+from operformer import FANO, TNO, Grid, pad, prediction, voronoi_weights
 from operformer.domain.interpolation import interpolate
 from operformer.errors import DataError, DivergedError, UsageError
 
@@ -208,3 +208,20 @@ def test_files_that_do_not_fit_the_operator_are_refused(arrays, complaint, tmp_p
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(DataError, match=complaint):
         operformer.read_inputs(tmp_path / "a.npz", tno())
+
+
+def test_what_is_predicted_on_points_of_their_own_is_read_again(tmp_path):
+    generator = torch.Generator().manual_seed(3)
+    points = [torch.rand(n, 2, generator=generator, dtype=torch.float64) for n in (7, 12, 9)]
+    grid = Grid.ragged(points, [voronoi_weights(x) for x in points])
+    operator = TNO(2, 1, 1, hidden_channels=8, n_layers=1, n_heads=2)
+    u = pad([torch.randn(1, len(x), generator=generator) for x in points], grid)
+    found = operformer.predict(operator, u, grid)
+    for suffix in ("npz", "h5"):
+        operformer.write(found, tmp_path / f"a.{suffix}")
+        again, there = operformer.read_inputs(tmp_path / f"a.{suffix}", operator)
+        torch.testing.assert_close(again, u)
+        torch.testing.assert_close(operformer.predict(operator, again, there).z, found.z)
+        samples = operformer.read(tmp_path / f"a.{suffix}")
+        assert samples.grid.counts == (7, 12, 9)
+        torch.testing.assert_close(samples.z, found.z)

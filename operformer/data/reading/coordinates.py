@@ -115,6 +115,49 @@ def grid_of_points(
         raise DataError(f"{path} has points that make no grid: {error}") from None
 
 
+def grid_of_many_points(
+    contents: Contents, name: str, samples: int, rule: WeightsName, bounds: GivenBounds | None
+) -> Grid:
+    """Points (b, N, d) of their own for every sample, of which the first counts (b,) are there, in one box.
+
+    Weights are an array weights (b, N), else those of a rule.
+    """
+    path, shape = contents.path, contents.arrays[name].shape
+    points = np.asarray(contents.arrays[name][:, :, :], dtype=np.float64)
+    counts = _of_samples(contents, "counts", (shape[0],))
+    counts = np.full(shape[0], shape[1]) if counts is None else counts
+    if shape[0] != samples:
+        raise DataError(f"{path} has points for {shape[0]} samples, and values for {samples}")
+    if not ((counts >= 2) & (counts <= shape[1]) & (counts == np.floor(counts))).all() or counts.max() != shape[1]:
+        raise DataError(f"{path} has counts that do not fit its {shape[1]} points; the longest set has all of them")
+    sets = [one[: int(n)] for one, n in zip(points, counts, strict=True)]
+    every = np.concatenate(sets)
+    if not np.isfinite(every).all():
+        raise DataError(f"{path} has points that are not finite; leave them out, and lower counts")
+    box = bounds or [(float(low), float(high)) for low, high in zip(every.min(0), every.max(0), strict=True)]
+    weights = _of_samples(contents, "weights", shape[:2])
+    try:
+        if weights is not None:
+            given = [torch.tensor(one[: int(n)]) for one, n in zip(weights, counts, strict=True)]
+        elif rule == "voronoi":
+            given = [voronoi_weights(Grid.scattered(torch.tensor(x), bounds=box).points, box) for x in sets]
+        else:
+            given = None
+        return Grid.ragged([torch.tensor(x) for x in sets], given, box)
+    except UsageError as error:
+        if bounds is not None:
+            raise
+        raise DataError(f"{path} has points that make no grid: {error}") from None
+
+
+def _of_samples(contents: Contents, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
+    """An array of numbers for each sample, if a file has one of that name and shape."""
+    array = contents.arrays.get(name)
+    if array is None or tuple(array.shape) != tuple(shape):
+        return None
+    return np.asarray(array[(slice(None),) * len(shape)], dtype=np.float64)
+
+
 def _named(contents: Contents, letter: str, taken: set[str]) -> np.ndarray | None:
     """The values along one axis: a row of numbers, or all points of a tensor product, as ndgrid makes them."""
     for pattern in NAMES:

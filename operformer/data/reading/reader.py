@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from operformer.data.reading.contents import Contents, UniformKind, WeightsName
-from operformer.data.reading.selection import Expected, Options, layouts_of, names_of
+from operformer.data.reading.options import Expected, Options, layouts_of, names_of
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
 from operformer.errors import DataError, UsageError
@@ -89,7 +89,7 @@ def read_blocks(
             end = selection.count if count is None else min(selection.count, first + count - passed)
             for start in range(begin, end, block or selection.count):
                 part = selection.read(start, min(end, start + (block or end)))
-                if before is not None and not _are_alike(*before, part.grid, part.channels):
+                if before is not None and start == begin and not _are_alike(*before, part.grid, part.channels):
                     raise DataError(f"{file} differs from the file before it in its channels or grid; read them apart")
                 before = part.grid, part.channels
                 yield part

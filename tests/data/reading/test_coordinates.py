@@ -6,6 +6,7 @@ import torch
 
 import operformer
 from operformer import Grid, voronoi_weights
+from operformer.data.importing import import_pairs
 from operformer.errors import DataError, UsageError
 
 
@@ -116,10 +117,67 @@ def test_scattered_points_in_the_box_that_holds_them(tmp_path):
         operformer.read(tmp_path / "a.npz", layout=("b n c", "b n"))
 
 
-def test_points_of_their_own_for_each_sample_are_refused_by_their_name(tmp_path):
-    np.savez(tmp_path / "a.npz", u=np.ones((3, 17)), z=np.ones((3, 17)), points=np.ones((3, 17, 2)))
-    with pytest.raises(DataError, match=r"other points for each sample, 'points' \(3, 17, 2\).*Grid\.ragged"):
-        operformer.read(tmp_path / "a.npz", layout="b n")
+def many(tmp_path, lengths=(17, 11, 13), **arrays):
+    """A file of functions that are each known on points of their own; what lies beyond them is nonsense."""
+    generator = np.random.default_rng(1)
+    points, u = generator.random((3, 17, 2)), generator.random((3, 17, 2))
+    for k, n in enumerate(lengths):
+        points[k, n:], u[k, n:] = np.nan, np.nan
+    given = {"u": u, "z": u[..., 0], "points": points, "counts": np.array(lengths)} | arrays
+    np.savez(tmp_path / "a.npz", **{name: array for name, array in given.items() if array is not None})
+    return points, u
+
+
+@pytest.mark.parametrize("layout", [None, ("b n c", "b n")])
+@pytest.mark.parametrize("rule", ["voronoi", "equal"])
+def test_points_of_their_own_for_each_sample(tmp_path, layout, rule):
+    points, u = many(tmp_path)
+    box = [(0.0, 1.0), (0.0, 1.0)]
+    samples = operformer.read(tmp_path / "a.npz", layout=layout, bounds=box, weights=rule)
+    assert samples.grid.counts == (17, 11, 13)
+    assert samples.channels == (2, 1)
+    for k, n in enumerate((17, 11, 13)):
+        x = torch.tensor(points[k, :n])
+        weights = voronoi_weights(x, box) if rule == "voronoi" else torch.full((n,), 1 / n)
+        one = samples.grid.of_sample(k)
+        np.testing.assert_array_equal(one.points, x)
+        np.testing.assert_allclose(one.weights, weights, rtol=1e-6)
+        np.testing.assert_array_equal(samples.u[k, :, :n], u[k, :n].T)
+        assert not samples.u[k, :, n:].any()
+        assert not samples.z[k, :, n:].any()
+    (last,) = list(operformer.read(tmp_path / "a.npz", first=2, bounds=box).grid.counts)
+    assert last == 13
+
+
+def test_weights_of_points_of_their_own_are_read(tmp_path):
+    mine = np.random.default_rng(2).random((3, 17))
+    many(tmp_path, weights=mine)
+    grid = operformer.read(tmp_path / "a.npz").grid
+    for k, n in enumerate((17, 11, 13)):
+        np.testing.assert_array_equal(grid.of_sample(k).weights, mine[k, :n])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"counts": np.array([16, 11, 13])}, "counts that do not fit its 17 points"),
+        ({"counts": np.array([17, 1, 13])}, "counts that do not fit"),
+        ({"counts": None}, "points that are not finite"),
+        ({"points": np.ones((4, 17, 2)), "counts": None}, "points for 4 samples, and values for 3"),
+        ({"points": np.ones((3, 16, 2)), "counts": None}, r"shape \(3, 16, 2\) for points of their own: \(samples, 17"),
+        ({"points": np.ones((3, 17, 2)), "counts": None}, "make no grid"),
+    ],
+)
+def test_points_of_their_own_that_make_no_grid_are_told(tmp_path, arrays, said):
+    many(tmp_path, **arrays)
+    with pytest.raises(DataError, match=said):
+        operformer.read(tmp_path / "a.npz", layout=("b n c", "b n"))
+
+
+def test_a_set_on_disk_has_one_grid(tmp_path):
+    many(tmp_path)
+    with pytest.raises(UsageError, match="a set on disk has one grid"):
+        import_pairs(tmp_path / "a.npz", tmp_path / "set")
 
 
 def test_points_in_the_plane_are_not_taken_for_a_line(tmp_path):
