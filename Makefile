@@ -16,11 +16,11 @@ help:           ## list the targets
 demo: $(VENV)/installed            ## train a TNO on Lorenz 63 and write runs/demo/report.html (about three minutes)
 	$(BIN)/operformer demo
 
-reproduce: $(VENV)/installed       ## every table and figure of the paper at smoke scale, in runs/reproduction (half an hour on two busy cores)
+reproduce: $(VENV)/installed       ## every table and figure of the paper at smoke scale, in runs/reproduction (a quarter of an hour on two cores)
 	$(BIN)/python -m pip install --quiet --editable '.[baselines]' || echo "without neuraloperator: rows of FNO say 'not run'"
 	$(BIN)/operformer reproduce all --out runs/reproduction
 
-test: $(VENV)/installed-dev        ## the fast test suite (below five minutes on two cores)
+test: $(VENV)/installed-dev        ## the fast test suite (about six minutes on two cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 test-slow: $(VENV)/installed-dev   ## the checks that take minutes
