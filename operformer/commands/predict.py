@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os.path import lexists
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -14,7 +14,11 @@ from operformer.commands.data import Names, Numbers, box_of, refuse_unfinished
 from operformer.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from operformer.data.reading.contents import UniformKind, WeightsName
+    from operformer.domain import Grid
+    from operformer.operators import Operator
 
 
 def predict(
@@ -65,8 +69,6 @@ def predict(
     import torch
 
     from operformer import prediction
-    from operformer.data.manifest import MANIFEST
-    from operformer.data.store import open_pairs
     from operformer.data.writing import check_name, write
     from operformer.operators import load
 
@@ -77,27 +79,30 @@ def predict(
         raise ResourceError('the device is "cuda", but no CUDA device was found; leave it out for the CPU')
     is_run = (run / "operator").is_dir()
     operator = load(run / "operator" if is_run else run).to(device)
-    if (inputs / MANIFEST).is_file():
-        pairs = open_pairs(inputs)
-        values, where = torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid
-    else:
-        refuse_unfinished(inputs)
-        kind, trained_weights = _trained_with(run) if is_run else (None, None)
-        values, where = prediction.read_inputs(
-            inputs,
-            operator,
-            list(u) or None,
-            layout=layout,
-            grid=grid,
-            bounds=box_of(bounds),
-            kind=kind,
-            weights=weights or trained_weights or "voronoi",
-        )
+    kind, trained_weights = _trained_with(run) if is_run else (None, None)
+    options = {"layout": layout, "grid": grid, "bounds": box_of(bounds), "kind": kind}
+    options |= {"weights": weights or trained_weights or "voronoi"}
+    values, where = _inputs(inputs, operator, list(u) or None, options)
     found = prediction.predict(operator, values, where, resolution=resolution or None)
     write(found, out)
     there = f", predicted on {found.grid}" if resolution else ""
     console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
     console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
+
+
+def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[str, Any]) -> tuple[Tensor, Grid]:
+    """The functions of a set, or of a file that is read by `operformer.read_inputs`."""
+    import torch
+
+    from operformer.data.manifest import MANIFEST
+    from operformer.data.store import open_pairs
+    from operformer.prediction import read_inputs
+
+    if (path / MANIFEST).is_file():
+        pairs = open_pairs(path)
+        return torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid
+    refuse_unfinished(path)
+    return read_inputs(path, operator, u, **options)
 
 
 def _trained_with(run: Path) -> tuple[UniformKind | None, WeightsName | None]:
