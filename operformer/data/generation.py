@@ -213,7 +213,13 @@ def belongs(folder: Path, header: Header) -> bool:
     """Whether the folder is this set's already; one that is another's, or holds other files, is refused."""
     for name in (MANIFEST, UNFINISHED):
         if (folder / name).is_file():
-            _refuse_another(folder, decode(folder / name).get("header"), json.loads(json.dumps(asdict(header))))
+            try:
+                there = decode(folder / name).get("header")
+            except DataError:
+                if (folder / name).is_file():
+                    raise
+                return belongs(folder, header)  # another process has finished the set since we looked
+            _refuse_another(folder, there, json.loads(json.dumps(asdict(header))))
             return True
     try:
         names = {path.name for path in folder.iterdir()} if folder.exists() else set()

@@ -159,6 +159,22 @@ def test_parts_at_the_same_time(tmp_path, whole, parts):
         assert content(folder) == whole
 
 
+def test_a_claim_that_becomes_a_manifest_while_we_look_is_ours(tmp_path, monkeypatch, whole):
+    assert generate(LAW, DRAW, tmp_path / "done")
+    header = decode(tmp_path / "done" / MANIFEST)["header"]
+    folder = tmp_path / "other"
+    write_bytes(folder / UNFINISHED, encode({"header": header}))
+
+    def finished_by_another(path):
+        if path.name == UNFINISHED:
+            shutil.copy(tmp_path / "done" / MANIFEST, folder / MANIFEST)
+            path.unlink()
+        return decode(path)
+
+    monkeypatch.setattr(generation, "decode", finished_by_another)
+    assert generation.belongs(folder, Manifest.read(tmp_path / "done").header)
+
+
 def test_two_workers_make_the_same_files(tmp_path, whole):
     heard = Heard()
     assert generate(LAW, DRAW, tmp_path, Share(workers=2), heard)

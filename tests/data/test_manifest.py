@@ -97,12 +97,18 @@ def test_what_is_no_manifest_is_refused(tmp_path, content):
 def test_one_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     with (tmp_path / MANIFEST).open("wb") as file:
         file.truncate(2**40)  # sparse
-    with pytest.raises(DataError, match="larger than any manifest"):
+    with pytest.raises(DataError, match="bytes where at most"):
         Manifest.read(tmp_path)
     monkeypatch.setattr(manifest, "LARGEST", 10)
     Manifest(HEADER, SHARDS).write(tmp_path)
-    with pytest.raises(DataError, match="larger"):
+    with pytest.raises(DataError, match="bytes where at most 10 belong"):
         Manifest.read(tmp_path)
+
+
+def test_one_that_another_process_removes_while_we_look_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(type(tmp_path), "is_file", lambda path: True)
+    with pytest.raises(DataError, match=r"cannot read .*no such file"):
+        decode(tmp_path / ".shard-00003.hdf5.record")
 
 
 # Manifests by somebody who can compute a checksum: (where, what stands there).
