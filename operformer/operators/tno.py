@@ -33,7 +33,7 @@ class TNO(Operator):
     initial condition, lifted by a map of their own (Section 6.1). ``sources`` is how many points are attended to at
     most, for large grids: the integrals over D by a coarser rule, the output at all points. ``norm`` is where a layer
     normalises, ``waves`` how many waves along each axis the lift is told beside x. Good values: the defaults, which are
-    the paper's; ``norm="before"`` and ``waves=8`` for accuracy; ``sources=1024`` in two dimensions.
+    the paper's; ``waves=8`` for accuracy; ``sources=1024`` in two dimensions.
     """
 
     is_pointwise = True

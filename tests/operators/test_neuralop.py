@@ -71,6 +71,8 @@ def test_operators_train_in_its_trainer(make, loss, fall, samples, tmp_path):
     torch.manual_seed(1)
     operator = make()
     losses, processor, metrics = train(operator, samples, loss, save_every=1, save_dir=tmp_path / "theirs")
+    print("losses of the epochs:", losses)
+    assert losses[1] < losses[0]
     assert losses[-1] < fall * losses[0]
     # What it calls the test error is ours, of an operator that carries its normalisation and needs no processor.
     carry_normalizers(operator, processor)

@@ -260,3 +260,20 @@ def test_resampling_leaves_other_grids_alone():
     for grid in (Grid.uniform((9, 8), kind="cells"), Grid.uniform((10, 9))):
         u = noise(1, 1, *grid.shape)
         assert torch.equal(plain(u, grid), resampling(u, grid))
+
+
+def test_waves_are_added_to_the_lifted_function_at_its_points(monkeypatch):
+    """8 x 9 cells in 2 x 3 patches of 4 x 3: W (sin k pi x_j, cos k pi x_j) at the centres, one point at a time."""
+    operator = randomised(ViTNO((2, 3), 2, 1, 1, **SMALL, waves=2), seed=6)
+    weight, lifted = operator.waves.linear.weight.detach(), operator._lifted
+    added = torch.zeros(2, 3, 4, 3, 6, dtype=torch.float64)
+    for p, q, i, j in product(range(2), range(3), range(4), range(3)):
+        for axis, x in enumerate(((4 * p + i + 0.5) / 8, (3 * q + j + 0.5) / 9)):
+            for k in (1, 2):
+                added[p, q, i, j] += weight[:, 4 * axis + k - 1] * math.sin(k * math.pi * x)
+                added[p, q, i, j] += weight[:, 4 * axis + 2 + k - 1] * math.cos(k * math.pi * x)
+    u, grid = noise(2, 1, 8, 9), Grid.uniform((8, 9), kind="cells")
+    found = operator(u, grid)
+    monkeypatch.setattr(operator, "_lifted", lambda v, transform: lifted(v, transform) + added.flatten(0, 1))
+    operator.waves = None
+    torch.testing.assert_close(found, operator(u, grid), rtol=1e-11, atol=1e-11)
