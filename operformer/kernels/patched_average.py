@@ -1,4 +1,4 @@
-"""Attention between patches in half precision, its average in float32 (Definition patch_attention).
+"""Attention between patches in half precision (Definition patch_attention).
 
     p = softmax(scale Q K^T),   a = p V
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 @torch.library.custom_op("operformer::patched_average", mutates_args=())
 def patched_average(heads: Tensor, weights: Tensor, scale: float, patches: int) -> tuple[Tensor, Tensor]:
-    """p (batch heads, slots, slots) in half precision and a (batch heads, slots, points d_k) in float32.
+    """p (batch heads, slots, slots) and a (batch heads, slots, points d_k).
 
     ``weights`` (points,) of the points, relative to their mean; none if all are equal.
     """
@@ -22,14 +22,14 @@ def patched_average(heads: Tensor, weights: Tensor, scale: float, patches: int) 
     scores = torch.baddbmm(query.new_zeros(()), _weighted(query, weights), key.mT, beta=0, alpha=scale).float()
     scores[..., patches:] = -torch.inf
     share = torch.softmax(scores, -1).to(heads.dtype)
-    return share, wide_bmm(share, value)
+    return share, torch.bmm(share, value)
 
 
 @patched_average.register_fake
 def _(heads: Tensor, weights: Tensor, scale: float, patches: int) -> tuple[Tensor, Tensor]:
     _, batch, n_heads, slots, points, width = heads.shape
     share = heads.new_empty(batch * n_heads, slots, slots)
-    return share, heads.new_empty(batch * n_heads, slots, points * width, dtype=torch.float32)
+    return share, heads.new_empty(batch * n_heads, slots, points * width)
 
 
 @torch.library.custom_op("operformer::patched_average_backward", mutates_args=())
@@ -53,13 +53,6 @@ def patched_average_backward(da: Tensor, heads: Tensor, share: Tensor, weights: 
 @patched_average_backward.register_fake
 def _(da: Tensor, heads: Tensor, share: Tensor, weights: Tensor, scale: float) -> Tensor:
     return torch.empty_like(heads)
-
-
-def wide_bmm(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right in float32 of matrices in half precision."""
-    if right.device.type != "cuda":
-        return torch.bmm(left.float(), right.float())
-    return torch.bmm(left, right, out_dtype=torch.float32)
 
 
 def _functions(heads: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -68,7 +68,7 @@ def _gelu_parts(x):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _forward_kernel(  # type: ignore[no-untyped-def]
-    v, a, shift, z, z_half, inner, outer, merge, vectors, epsilon_1, epsilon_2, points, patches, slots,
+    v, a, offset, z, z_half, inner, outer, merge, vectors, epsilon_1, epsilon_2, points, patches, slots,
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, merged: tl.constexpr, halved: tl.constexpr,
 ):  # fmt: skip
     patch, first, start, present = tile_of(tl.program_id(0), points, channels, block)
@@ -78,9 +78,9 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     if merged:
         there = head_start(patch, first, points, patches, slots, channels // width, width)
         across = heads_of(points, slots, channels, width, block)
-        h = tl.load(a + there + across, present, 0.0).to(tl.float32)
-        h += tl.load(shift + (patch // patches) * channels + column)[None, :]
-        x += _product(h, tl.load(merge + column[:, None] * channels + column[None, :]))
+        h = tl.load(a + there + across, present, 0.0)
+        x += tl.dot(h, tl.load(merge + column[:, None] * channels + column[None, :]))
+        x += tl.load(offset + (patch // patches) * channels + column)[None, :]
     else:
         x += tl.load(a + start + local, present, 0.0)
     x += tl.load(vectors + 6 * channels + column)[None, :]
@@ -188,13 +188,17 @@ def block_forward(
     v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor, vectors: Tensor,
     epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int, halved: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """z and, if ``halved``, z in half precision; ``merge`` is empty where ``a`` is the attention itself."""
+    """z and, if ``halved``, z in half precision.
+
+    ``a`` is h, in half precision, or with an empty ``merge`` the attention itself, in float32.
+    """
     channels = v.shape[-1]
     merged = merge.numel() > 0
+    offset = shift @ merge.T if merged else shift
     z = torch.empty_like(v)
     z_half = torch.empty_like(v, dtype=torch.float16) if halved else v.new_empty(0, dtype=torch.float16)
     _forward_kernel[_programs(v, points, FORWARD_ROWS)](
-        v, a, shift, z, z_half, _half(inner.T), _half(outer.T), _half(merge.T), vectors, epsilon_1, epsilon_2,
+        v, a, offset, z, z_half, _half(inner.T), _half(outer.T), _half(merge.T), vectors, epsilon_1, epsilon_2,
         points, patches, slots, channels=channels, width=width, block=FORWARD_ROWS, merged=merged, halved=halved,
         num_warps=WARPS,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer.domain.transform import TensorTransform
 from operformer.kernels.head_projection import project_heads
-from operformer.kernels.patched_average import patched_average, patched_average_backward, wide_bmm
+from operformer.kernels.patched_average import patched_average, patched_average_backward
 from operformer.kernels.pointwise_block import block_backward, block_forward
 from operformer.operators.attention import MultiHeadAttention, with_bias
 from operformer.operators.encoder import EncoderLayer
@@ -215,7 +215,10 @@ class _PatchedBlock(torch.autograd.Function):
 
 def wide_product(left: Tensor, right: Tensor) -> Tensor:
     """left @ right in float32 of half-precision matrices, (m, 2 k) in two parts, high and low, and (batch, k, n)."""
-    return wide_bmm(left.expand(right.shape[0], -1, -1), torch.cat([right, right], 1))
+    left, right = left.expand(right.shape[0], -1, -1), torch.cat([right, right], 1)
+    if right.device.type != "cuda":
+        return torch.bmm(left.float(), right.float())
+    return torch.bmm(left, right, out_dtype=torch.float32)
 
 
 def _in_two_parts(matrix: Tensor) -> Tensor:

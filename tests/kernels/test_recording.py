@@ -42,7 +42,7 @@ def test_an_action_that_reads_a_value_is_returned_with_the_gradients_as_they_wer
     weight.grad = torch.tensor(5.0, device="cuda")
 
     def look():
-        (weight * float(weight)).backward()  # which adds 3
+        (weight * float(weight.detach())).backward()  # which adds 3
         return weight.detach()
 
     carried_out = recording.CudaGraphs([weight])(look)
