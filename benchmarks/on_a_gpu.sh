@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every measurement of docs/speed.md on one GPU, about twenty minutes: bash benchmarks/on_a_gpu.sh docs/speed [PART ...]
+# Every measurement of docs/speed.md on one GPU, about ten minutes: bash benchmarks/on_a_gpu.sh docs/speed [PART ...]
 # Then: python benchmarks/speed_tables.py
 set -uo pipefail
 folder=$1
@@ -10,9 +10,9 @@ for part in ${parts:-tests operators losses attention growth}; do
     case $part in
     tests) python3 -m pytest -q tests/kernels tests/learning/test_graphed.py tests/learning/test_batches.py \
         tests/operators/test_graphed_inference.py tests/operators/test_precision.py ;;
-    operators) python3 benchmarks/operator_speed.py --out "$folder/operators.json" ;;
+    operators) python3 benchmarks/operator_speed.py --together --out "$folder/operators.json" ;;
     losses) python3 benchmarks/operator_speed.py --steps 200 --forms eager literal --operators TNO ViTNO FANO \
-        --out "$folder/losses.json" ;;
+        --together --out "$folder/losses.json" ;;
     attention) python3 benchmarks/attention_speed.py --points 16384 --out "$folder/attention.json" ;;
     growth) python3 benchmarks/cost_growth.py --scale paper --out "$folder/growth.json" ;;
     *) echo "no part is named $part" && exit 2 ;;

@@ -1,20 +1,27 @@
 """Training step and inference at the paper's sizes: TNO, ViTNO, FANO, their literal forms, neuraloperator's FNO.
 
     python benchmarks/operator_speed.py [--scale toy|paper] [--operators TNO FANO FNO] [--forms compiled eager literal]
-        [--precisions full tf32 fp16] [--batch 0] [--steps 0] [--out table.json]
+        [--precisions full tf32 fp16] [--batch 0] [--steps 0] [--together] [--out table.json]
 
 A step is forward, relative H1 loss, backward and AdamW; times are medians, per sample. "H1" is the relative H1
 difference of the output from float64's, on a Darcy coefficient, the operator normalised as for a training. "floor" is
 the time that the counted operations take at the card's peak plus that of moving the latent function: 4 passes forward
 and 6 backward in every layer, in float32. Precisions: full is float32, tf32 lets matrix products round to TF32, fp16
 rounds what is averaged as well and uses the fused kernels. Forms: "graphed" is compiled and launched as a CUDA graph.
-With --steps each row trains for so many steps on 64 pairs instead and prints the mean of the last losses.
+With --steps each row trains for so many steps on 64 pairs instead and prints the mean of the last losses. With
+--together each operator has a process of its own: they compile side by side, and use the GPU one after the other.
 """
 
 import argparse
+import fcntl
+import gc
 import json
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -115,7 +122,32 @@ def h1_difference(operator, pairs, precision):
     return float(h1_norm(found - exact, grid) / h1_norm(exact, grid))
 
 
-def measure(name, form, precision, arguments):
+class Turn:
+    """The GPU for one process at a time: a lock on a file that they share."""
+
+    def __init__(self, path):
+        self._file = path.open("a") if path else None
+
+    def _take(self, how):
+        if self._file:
+            fcntl.flock(self._file, how)
+
+    def __enter__(self):
+        self._take(fcntl.LOCK_EX)
+        return self
+
+    def __exit__(self, *_):
+        self._take(fcntl.LOCK_UN)
+
+    @contextmanager
+    def given_away(self):
+        """For what needs the GPU hardly: to compile."""
+        self._take(fcntl.LOCK_UN)
+        yield
+        self._take(fcntl.LOCK_EX)
+
+
+def measure(name, form, precision, arguments, turn):
     maker, resolution, batch = make(name, arguments.scale)
     device = arguments.device
     torch.manual_seed(0)
@@ -150,6 +182,10 @@ def measure(name, form, precision, arguments):
         with torch.no_grad():
             run(u, grid)
 
+    with turn.given_away() if form in ("compiled", "graphed") else nullcontext():
+        for _ in range(2):
+            step()
+        infer()
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     seconds = median_time(step, device, arguments.repetitions)
@@ -205,8 +241,9 @@ def profile(step, title):
 
 
 def forms_of(name, arguments):
-    """Those of the forms asked for that there are: the FNO has no literal one, and graphs are CUDA's."""
-    absent = {"literal": name == "FNO", "graphed": arguments.device == "cpu"}
+    """Those of the forms asked for that there are: the FNO has no literal one, graphs are CUDA's and for timing."""
+    absent = {"literal": name == "FNO", "graphed": arguments.device == "cpu" or arguments.steps}
+    absent["compiled"] = bool(arguments.steps)
     return [form for form in arguments.forms if not absent.get(form)]
 
 
@@ -221,32 +258,67 @@ def main():
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--steps", type=int, default=0, help="train for so many steps in place of timing")
     parser.add_argument("--profile", action="store_true", help="the kernels of a compiled step")
+    parser.add_argument("--together", action="store_true", help="compile side by side, in several processes")
+    parser.add_argument("--turn", type=Path, help="a file that such processes share")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    rows = []
+    if arguments.together:
+        rows = side_by_side(arguments)
+    else:
+        rows = []
+        for row in rows_of(arguments):
+            rows.append(row)
+            told = (
+                f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()
+            )
+            print("  ".join(told), flush=True)
+            keep(rows, arguments.out)
+    keep(rows, arguments.out)
+
+
+def keep(rows, path):
+    if path:
+        path.write_text(json.dumps({"made": provenance(), "rows": rows}, indent=2) + "\n")
+
+
+def rows_of(arguments):
+    """One row after the other; of what is not possible, such as for want of memory, the reason."""
+    turn = Turn(arguments.turn)
     for name in arguments.operators:
         for form in forms_of(name, arguments):
             for precision in ["full"] if form == "literal" else arguments.precisions:
+                row = {"operator": name, "form": form, "precision": precision}
                 torch.compiler.reset()
-                if arguments.steps and form in ("compiled", "graphed"):
-                    continue
-                if arguments.steps:
-                    loss = train(name, form, precision, arguments)
-                    row = {
-                        "operator": name,
-                        "form": form,
-                        "precision": precision,
-                        f"H1 loss at {arguments.steps}": loss,
-                    }
-                else:
-                    row = measure(name, form, precision, arguments)
-                rows.append(row)
-                print(
-                    "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()),
-                    flush=True,
-                )
-    if arguments.out:
-        arguments.out.write_text(json.dumps({"made": provenance(), "rows": rows}, indent=2) + "\n")
+                try:
+                    if arguments.steps:
+                        row[f"H1 loss at {arguments.steps}"] = train(name, form, precision, arguments)
+                    else:
+                        with turn:
+                            row |= measure(name, form, precision, arguments, turn)
+                except RuntimeError as failure:
+                    row["failed"] = str(failure).splitlines()[0][:200]
+                gc.collect()
+                if arguments.device == "cuda":
+                    torch.cuda.empty_cache()
+                yield row
+
+
+def side_by_side(arguments):
+    """The rows of all operators, each from a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        tables = {name: Path(folder) / f"{name}.json" for name in arguments.operators}
+        given = []
+        for option in ("scale", "device", "batch", "repetitions", "steps"):
+            given += [f"--{option}", str(getattr(arguments, option))]
+        given += ["--forms", *arguments.forms, "--precisions", *arguments.precisions]
+        given += ["--turn", f"{folder}/turn", *(["--profile"] if arguments.profile else [])]
+        started = [
+            subprocess.Popen([sys.executable, __file__, "--operators", name, "--out", str(path), *given])
+            for name, path in tables.items()
+        ]
+        for process in started:
+            process.wait()
+        return [row for path in tables.values() if path.is_file() for row in json.loads(path.read_text())["rows"]]
 
 
 if __name__ == "__main__":

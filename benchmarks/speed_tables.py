@@ -24,16 +24,18 @@ def markdown(columns, rows):
 
 def operators(found):
     columns = ["operator", "form", "precision", "batch", "step ms", "inference ms", "samples/s", "memory GiB"]
-    return markdown([*columns, "floor ms", "H1"], found["rows"])
+    missing = ["failed"] if any("failed" in row for row in found["rows"]) else []
+    return markdown([*columns, "floor ms", "H1", *missing], found["rows"])
 
 
 def losses(found):
     """The loss after so many steps, and how far it is from that of the operator's literal form."""
     (column,) = {key for row in found["rows"] for key in row if key.startswith("H1 loss")}
-    literal = {row["operator"]: row[column] for row in found["rows"] if row["form"] == "literal"}
+    finished = [row for row in found["rows"] if column in row]
+    literal = {row["operator"]: row[column] for row in finished if row["form"] == "literal"}
     rows = [
         row | {"off by": f"{abs(row[column] / literal[row['operator']] - 1):.2%}" if row["operator"] in literal else ""}
-        for row in found["rows"]
+        for row in finished
     ]
     return markdown(["operator", "form", "precision", column, "off by"], rows)
 
