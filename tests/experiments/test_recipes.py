@@ -35,9 +35,15 @@ def test_the_paper_protocol_changes_the_training_alone():
 
 def test_the_best_recipe_at_64_points():
     training = find_experiment("darcy-64-tno", protocol="best").training
-    assert (training.epochs, training.batch_size, training.learning_rate) == (20, 4, 5e-4)
     assert (training.schedule, training.loss, training.ema, training.augment) == ("one-cycle", "h1", 0.999, True)
     assert (training.averages, training.products, training.compile) == ("float16", "tf32", True)
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES["best"] if "416" in name])
+def test_a_patch_of_the_coarse_grid_has_all_modes(name):
+    experiment = RECIPES["best"][name]
+    (coarse,), patches = experiment.data.coarser, experiment.operator["n_patches"][0]
+    assert coarse / patches >= 2 * experiment.operator["n_modes"]
 
 
 def test_darcy_flow_of_li_et_al():
