@@ -33,7 +33,8 @@ class GraphedPass:
     """The mean loss of the operator on a batch; its gradient, times a factor, is added to that of the parameters.
 
     A shape on a grid that keeps coming is compiled and recorded; before that the operator is called as it is. The loss
-    is overwritten by the next call. Gradients must stay where they are: zero them, do not drop them.
+    is overwritten by the next call. Gradients must stay where they are: zero them, do not drop them. While it records,
+    nobody may hold an output of the operator with its graph: that would keep gradients on another stream.
     """
 
     def __init__(self, operator: nn.Module, loss: Loss, record: Recorder | None = None, warm: int = WARM) -> None:
