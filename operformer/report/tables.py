@@ -109,7 +109,7 @@ def run_names(runs: Sequence[Run]) -> list[str]:
 
 def percent(error: float) -> str:
     """An error in per cent: two decimals, or two digits where that would be zero."""
-    return f"{error:.2%}" if error >= 5e-4 or error == 0 else f"{100 * error:.1e}%"
+    return f"{error:.2%}" if error >= 1e-3 or error == 0 else f"{100 * error:#.2g}%"
 
 
 def grid_name(label: str) -> str:
