@@ -50,7 +50,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | Near
     on_cpu = query.device.type == "cpu"
     few = log_weights if isinstance(log_weights, NearlyEqual) and can_mend(query, value, scale) else None
     if isinstance(log_weights, NearlyEqual):
-        log_weights = None if few else log_weights.log_weights
+        log_weights = log_weights.log_weights if few is None else None
     unit: Tensor | None = None
     if query.dtype in _HALF and on_cpu:
         # The inputs stay rounded, the average is float32: CPUs gain nothing from half precision.
@@ -70,7 +70,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | Near
     width = max(query.shape[-1], channels)
     width = width if on_cpu else -(-width // 8) * 8
     query, key, value = (_four_axes(t, leading, width) for t in (query, key, value))
-    if few:
+    if few is not None:
         average = attend_nearly_equal(query, key, value, few, scale)[..., :channels]
     else:
         mask = None if bias is None else _four_axes(bias, leading, bias.shape[-1])

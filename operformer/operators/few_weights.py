@@ -43,7 +43,7 @@ def split_weights(grid: Grid, log_weights: Tensor) -> NearlyEqual | None:
 
     The shape tells, so no value is looked at: nothing waits for a GPU, and compilers know every size.
     """
-    inner = prod(max(n - 2, 0) for n in grid.shape)
+    inner = prod([max(n - 2, 0) for n in grid.shape])
     if grid.kind != "nodes" or prod(grid.shape) - inner > LARGEST_SHARE * prod(grid.shape):
         return None
     places = torch.arange(prod(grid.shape), device=log_weights.device).reshape(grid.shape)

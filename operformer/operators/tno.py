@@ -132,7 +132,7 @@ def measure_of(network: Composition, grid: Grid) -> Tensor | NearlyEqual | None:
     head = weight.shape[0] // getattr(attention, "n_heads", 1)
     if not is_faster(attention.average_dtype or weight.dtype, head, weight.device):
         return log_weights
-    return split_weights(grid, log_weights) or log_weights
+    return split_weights(grid, log_weights.to(weight.device)) or log_weights
 
 
 def log_weights_of(grid: Grid) -> Tensor | None:
