@@ -38,13 +38,13 @@ class NearlyEqual:
     log_missing: Tensor
 
 
-def split_weights(grid: Grid, log_weights: Tensor) -> NearlyEqual | None:
+def split_weights(grid: Grid, log_weights: Tensor, largest_share: float = LARGEST_SHARE) -> NearlyEqual | None:
     """The boundary of a grid of nodes, whose points weigh less; None for other grids, and where it has many points.
 
     The shape tells, so no value is looked at: nothing waits for a GPU, and compilers know every size.
     """
     inner = prod([max(n - 2, 0) for n in grid.shape])
-    if grid.kind != "nodes" or prod(grid.shape) - inner > LARGEST_SHARE * prod(grid.shape):
+    if grid.kind != "nodes" or prod(grid.shape) - inner > largest_share * prod(grid.shape):
         return None
     places = torch.arange(prod(grid.shape), device=log_weights.device).reshape(grid.shape)
     faces = []
