@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -180,15 +181,36 @@ def in_float16(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple
     difference that a softmax can see.
     """
     with torch.no_grad():
-        c, unit = (_power_of_two(t.float().abs().amax()) for t in (key, value))
-    largest = torch.finfo(torch.float16).max
-    longer = (query.float() * (scale * c)).clamp(-largest, largest)
-    return longer.half(), (key.float() / c).half(), (value.float() / unit).half(), unit
+        c, unit = (_power_of_two(torch.linalg.vector_norm(t, torch.inf).float()).reshape(1) for t in (key, value))
+    return _Moved.apply(query, scale * c), _Moved.apply(key, 1 / c), _Moved.apply(value, 1 / unit), unit
+
+
+class _Moved(torch.autograd.Function):
+    """t times a factor (1,), in float16 and inside its range; there and back one reading of t."""
+
+    @staticmethod
+    def forward(ctx: Any, t: Tensor, factor: Tensor) -> Tensor:
+        ctx.save_for_backward(factor)
+        ctx.dtype = t.dtype
+        largest = torch.finfo(torch.float16).max
+        return _product(t, factor, torch.float16).clamp_(-largest, largest)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (factor,) = ctx.saved_tensors
+        return _product(gradient, factor, ctx.dtype), None
+
+
+def _product(t: Tensor, factor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Their product in float32, rounded where it is made; compilers do so by themselves and refuse to be told."""
+    if torch.compiler.is_compiling():
+        return (t * factor).to(dtype)
+    return torch.mul(t, factor, out=torch.empty_like(t, dtype=dtype))
 
 
 def _power_of_two(t: Tensor) -> Tensor:
-    """The least power of two that is not below it; 1 for zero."""
-    return torch.where(t > 0, torch.exp2(torch.ceil(torch.log2(t))), 1.0)
+    """The least power of two that is not below it, as far as its inverse is a number, too; 1 for zero."""
+    return torch.where(t > 0, torch.exp2(torch.ceil(torch.log2(t)).clamp(-126, 126)), 1.0)
 
 
 def _finite(bias: Tensor, dtype: torch.dtype) -> Tensor:

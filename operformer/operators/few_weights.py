@@ -65,7 +65,7 @@ def is_faster(dtype: torch.dtype, head: int, device: torch.device) -> bool:
 def can_mend(query: Tensor, value: Tensor, scale: float) -> bool:
     """Whether `attend_nearly_equal` is the way to take for them."""
     head = max(query.shape[-1], value.shape[-1])
-    return is_faster(query.dtype, head, query.device) and SCALES[0] <= scale <= SCALES[1]
+    return is_faster(query.dtype, head, query.device) and SCALES[0] <= scale <= SCALES[1] and query.numel() > 0
 
 
 def attend_nearly_equal(query: Tensor, key: Tensor, value: Tensor, few: NearlyEqual, scale: float) -> Tensor:
