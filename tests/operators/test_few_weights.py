@@ -1,13 +1,16 @@
 """Plain attention, mended where points weigh less, against the definition in float64; on a GPU where there is one."""
 
 import math
+from contextlib import nullcontext
 from importlib import import_module
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from operformer import TNO, Grid
 from operformer.domain.grading import graded_grid
+from operformer.kernels.recording import CudaGraphs
 from operformer.operators import few_weights, tno
 from operformer.operators.attention import MultiHeadAttention, attend, log_density
 from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal, split_weights
@@ -236,13 +239,10 @@ def test_the_operators_are_what_compilers_are_told(order):
 @pytest.mark.parametrize("width", [16, 64, 72, 128])
 @pytest.mark.parametrize("shape", [(129,), (64, 64), (41, 43)])
 def test_kernels_of_a_gpu_give_the_definition(shape, width, order, kernel):
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
     grid = Grid.uniform(shape)
     inputs = heads(math.prod(shape), width, torch.float16, "cuda", order)
-    backends = list(SDPBackend.__members__.values()) if kernel == "chosen" else [SDPBackend.FLASH_ATTENTION]
     exact = literal_attention(*inputs, grid.weights.flatten().cuda(), width**-0.5)
-    with sdpa_kernel([b for b in backends if b.value >= 0]):
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION) if kernel == "flash" else nullcontext():
         found = attend_nearly_equal(*inputs, few_of(grid), width**-0.5)
         compare(found, exact, inputs, 4e-3)
 
@@ -262,13 +262,28 @@ def test_attend_on_a_gpu_is_no_less_exact_than_with_channels(dtype):
 
 
 @on_gpu
-def test_it_is_recorded_as_a_cuda_graph():
-    from operformer.kernels.recording import CudaGraphs
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_it_is_compiled_in_one_graph_on_a_gpu(dtype):
+    operator = set_precision(TNO(2, 1, 1, hidden_channels=128, n_layers=2, n_heads=2), dtype).cuda()
+    grid, u = Grid.uniform((64, 64)).to("cuda"), sample(2, 1, 64, 64).float().cuda()
+    torch.compiler.reset()
+    outputs = [operator(u, grid), torch.compile(operator, fullgraph=True, dynamic=False)(u, grid)]
+    torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-2, atol=1e-2)
+    plain, graph = (
+        torch.cat([g.flatten() for g in torch.autograd.grad(z.square().sum(), list(operator.parameters()))])
+        for z in outputs
+    )
+    assert float((graph - plain).norm() / plain.norm()) < 2e-2
 
+
+@on_gpu
+def test_it_is_recorded_as_a_cuda_graph():
     operator = set_precision(TNO(2, 1, 1, hidden_channels=128, n_layers=2, n_heads=2), torch.float16).cuda()
     grid, u = Grid.uniform((64, 64)).to("cuda"), sample(2, 1, 64, 64).float().cuda()
     assert isinstance(operator._measure(grid), NearlyEqual)
     with torch.no_grad():
         expected = operator(u, grid)
-        replay = CudaGraphs()(lambda: operator(u, grid))
+        graphs = CudaGraphs()
+        replay = graphs(lambda: operator(u, grid))
+        assert graphs._recorded  # an action that waits for values would not have been
         torch.testing.assert_close(replay(), expected, rtol=1e-3, atol=1e-3)
