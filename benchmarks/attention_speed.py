@@ -8,13 +8,14 @@ shapes. Before anything is timed, every form is compared with the formula in flo
 largest difference in the dtype of the row; more than 1e-5 in float32, gradients included, ends the run. The weights are
 those of a square of nodes: one for inner points, one for edges, one for corners.
 
-    ours            what the networks call: log w as a key channel on a GPU, as a mask on a CPU; float16 for bfloat16
+    ours            what the networks call: log w as a key channel on a GPU, as a mask on a CPU; float16 for bfloat16;
+                    few-weights for heads of 64
     channel         [q, 1] and [k, log w] in the dtype itself; channel-cudnn: by that kernel
     narrow-value    the same with the value's channels as they are; narrow-value-cudnn
     through-fp16    bfloat16 as float16, which is exact but for its range: three more bits in the output
     mask            log w as an additive mask that is broadcast; mask-cudnn
     value-channel   softmax(q k) applied to [w v, w], then divided by the last channel; value-channel-cudnn
-    groups          plain attention to the points of each weight, joined by their logsumexp: no wider heads
+    few-weights     plain attention to all points, less that to the boundary, in the dtype itself; few-weights-flash
     flex            flex_attention with score + log w, compiled
 """
 
@@ -22,6 +23,7 @@ import argparse
 import json
 import statistics
 import time
+from contextlib import nullcontext
 from functools import cache
 from math import isqrt
 from pathlib import Path
@@ -34,6 +36,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from operformer import Grid
 from operformer.learning.provenance import provenance
 from operformer.operators.attention import attend, log_density, with_bias
+from operformer.operators.few_weights import attend_nearly_equal, is_faster, split_weights
 from operformer.operators.literal import literal_attention
 
 
@@ -42,7 +45,13 @@ def plain(query, key, value, log_weights, scale):
 
 
 def ours(query, key, value, log_weights, scale):
-    return attend(query, key, value, log_weights, scale)
+    return attend(query, key, value, measure_of(query, log_weights), scale)
+
+
+def measure_of(query, log_weights):
+    """What networks tell their attention of a grid of nodes."""
+    takes_few = is_faster(query.dtype, query.shape[-1], query.device)
+    return few_of(log_weights) if takes_few else log_weights
 
 
 def channel(query, key, value, log_weights, scale):
@@ -83,62 +92,14 @@ def flex(query, key, value, log_weights, scale):
     return _compiled_flex(query, key, value, lambda score, b, h, i, j: score + bias[j], scale=scale)
 
 
-def groups(query, key, value, log_weights, scale):
-    return Groups.apply(query, key, value, *groups_of(log_weights), scale)
+def few(query, key, value, log_weights, scale):
+    return attend_nearly_equal(query, key, value, few_of(log_weights), scale)
 
 
 @cache
-def groups_of(log_weights):
-    """The points of each weight, and its logarithm: known with the grid, so not timed."""
-    logs = sorted({round(w, 9) for w in log_weights.tolist()})
-    return [torch.nonzero((log_weights - log).abs() < 1e-8)[:, 0] for log in logs], logs
-
-
-class Groups(torch.autograd.Function):
-    """sum_g e^(L_g + log w_g - L) o_g with L = log sum_g e^(L_g + log w_g), o_g the plain attention to group g.
-
-    A group's gradients are those of a kernel that is told the joint output and L - log w_g in place of its own.
-    """
-
-    @staticmethod
-    def forward(ctx, query, key, value, members, logs, scale):  # noqa: D102
-        parts = [_fused(query, key[:, :, of], value[:, :, of], scale) for of in members]
-        shares = torch.stack([part[1] + log for part, log in zip(parts, logs, strict=True)])
-        joint = shares.logsumexp(0)
-        out = sum((s - joint).exp()[..., None] * part[0] for s, part in zip(shares, parts, strict=True)).to(query.dtype)
-        ctx.save_for_backward(query, key, value, out, joint)
-        ctx.rest = members, logs, scale, [part[2] for part in parts]
-        return out
-
-    @staticmethod
-    def backward(ctx, gradient):  # noqa: D102
-        query, key, value, out, joint = ctx.saved_tensors
-        members, logs, scale, states = ctx.rest
-        to_query, to_key, to_value = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
-        for of, log, state in zip(members, logs, states, strict=True):
-            q, k, v = _fused_backward(gradient, query, key[:, :, of], value[:, :, of], out, joint - log, state, scale)
-            to_query += q
-            to_key[:, :, of], to_value[:, :, of] = k, v
-        return to_query, to_key, to_value, None, None, None
-
-
-def _fused(query, key, value, scale):
-    """Output, logsumexp and what the backward kernel wants to be told again."""
-    if query.device.type == "cpu":
-        out, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, scale=scale)
-        return out, total, ()
-    out, total, *state = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, scale=scale)
-    return out, total, state
-
-
-def _fused_backward(gradient, query, key, value, out, total, state, scale):
-    if query.device.type == "cpu":
-        backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-        return backward(gradient, query, key, value, out, total, 0.0, False, scale=scale)
-    backward = torch.ops.aten._scaled_dot_product_flash_attention_backward
-    q_ends, k_ends, n, m, seed, offset = state[:6]
-    fixed = (gradient.contiguous(), query, key, value, out, total.contiguous(), q_ends, k_ends, n, m, 0.0, False)
-    return backward(*fixed, seed, offset, scale=scale)
+def few_of(log_weights):
+    """Where weights differ: known with the grid, so not timed."""
+    return split_weights(grid_of(len(log_weights)), log_weights, largest_share=1.0)
 
 
 def by_cudnn(form):
@@ -147,6 +108,11 @@ def by_cudnn(form):
             return form(*arguments)
 
     return forced
+
+
+def kernel_of(name):
+    """The kernel that a form asks for, forward and backward; others have torch's choice, or choose themselves."""
+    return sdpa_kernel(SDPBackend.FLASH_ATTENTION) if name.endswith("flash") else nullcontext()
 
 
 FORMS = {
@@ -161,7 +127,8 @@ FORMS = {
     "mask-cudnn": by_cudnn(mask),
     "value-channel": value_channel,
     "value-channel-cudnn": by_cudnn(value_channel),
-    "groups": groups,
+    "few-weights": few,
+    "few-weights-flash": few,
     "flex": flex,
     "plain-cudnn": by_cudnn(plain),
 }
@@ -171,7 +138,9 @@ def takes(name, dtype, device):
     """Whether a form is meant for that dtype and device; kernels of cuDNN and flash attention are for halves."""
     if name == "through-fp16":
         return dtype == torch.bfloat16
-    return not name.endswith("cudnn") or (device == "cuda" and dtype != torch.float32)
+    if name == "few-weights" and device == "cpu":
+        return True
+    return not name.endswith(("cudnn", "flash", "few-weights")) or (device == "cuda" and dtype != torch.float32)
 
 
 def has_gradients(name, device):
@@ -179,11 +148,16 @@ def has_gradients(name, device):
     return name != "flex" or device == "cuda"
 
 
+def grid_of(points):
+    """So many nodes of a square, or of an interval."""
+    side = isqrt(points)
+    return Grid.uniform((side, side) if side**2 == points else points)
+
+
 def problem(points, head, dtype, arguments):
     """Query, key, value (batch, heads, N, d), and log w of N nodes of a square, or of an interval."""
     generator = torch.Generator().manual_seed(0)
-    side = isqrt(points)
-    weights = Grid.uniform((side, side) if side**2 == points else points).weights.flatten()
+    weights = grid_of(points).weights.flatten()
     shape = (arguments.batch, arguments.number, points, head)
     inputs = [torch.randn(shape, generator=generator).to(arguments.device, dtype) for _ in range(3)]
     log_weights = log_density(weights)
@@ -196,7 +170,8 @@ def check(name, head, dtype, arguments):
     trained = has_gradients(name, arguments.device)
     inputs = inputs if trained else [t.detach() for t in inputs]
     exact = literal_attention(*inputs, None if "plain" in name else weights.to(inputs[0].device), head**-0.5)
-    found = FORMS[name](*inputs, log_weights, head**-0.5)
+    with kernel_of(name):
+        found = FORMS[name](*inputs, log_weights, head**-0.5)
     error = float((found.double() - exact).detach().abs().max())
     if dtype == torch.float32:
         worst = error
@@ -228,12 +203,13 @@ def actions_of(name, inputs, log_weights, scale):
     detached = [t.detach() for t in inputs]
 
     def forward():
-        with torch.no_grad():
+        with torch.no_grad(), kernel_of(name):
             FORMS[name](*detached, log_weights, scale)
 
     def both():
-        out = FORMS[name](*inputs, log_weights, scale)
-        torch.autograd.grad(out, inputs, torch.ones_like(out))
+        with kernel_of(name):
+            out = FORMS[name](*inputs, log_weights, scale)
+            torch.autograd.grad(out, inputs, torch.ones_like(out))
 
     device = inputs[0].device.type
     return {"forward": forward} | ({"forward and backward": both} if has_gradients(name, device) else {})

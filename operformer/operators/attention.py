@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer.domain.grid import check_weights
 from operformer.errors import UsageError
+from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal, can_mend
 
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -39,14 +41,17 @@ def log_density(weights: Tensor) -> Tensor:
     return logarithm - logarithm.amax(-1, keepdim=True)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None, scale: float) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | NearlyEqual | None, scale: float) -> Tensor:
     """`attention` for weights that were checked and turned into `log_density` before: no look at values.
 
     Kernels of the CPU add log w to the scores as they are; fused ones of a GPU want it among the channels
-    (`with_bias`). Both want four axes and one head size for query, key and value, on a GPU a multiple of 8; hence the
-    padding with zeros.
+    (`with_bias`), or plain attention mended where few weights differ. All want four axes and one head size for query,
+    key and value, on a GPU a multiple of 8; hence the padding with zeros.
     """
     on_cpu = query.device.type == "cpu"
+    few = log_weights if isinstance(log_weights, NearlyEqual) and can_mend(query, value, scale) else None
+    if isinstance(log_weights, NearlyEqual):
+        log_weights = log_weights.log_weights if few is None else None
     unit: Tensor | None = None
     if query.dtype in _HALF and on_cpu:
         # The inputs stay rounded, the average is float32: CPUs gain nothing from half precision.
@@ -66,8 +71,11 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None
     width = max(query.shape[-1], channels)
     width = width if on_cpu else -(-width // 8) * 8
     query, key, value = (_four_axes(t, leading, width) for t in (query, key, value))
-    mask = None if bias is None else _four_axes(bias, leading, bias.shape[-1])
-    average = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)[..., :channels]
+    if few is not None:
+        average = attend_nearly_equal(query, key, value, few, scale)[..., :channels]
+    else:
+        mask = None if bias is None else _four_axes(bias, leading, bias.shape[-1])
+        average = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)[..., :channels]
     if average.dtype == torch.float16:
         average = average.float()
     average = average.reshape(*leading, *average.shape[-2:])
@@ -100,7 +108,9 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(channels, channels)
         self.merge = nn.Linear(channels, channels)
 
-    def forward(self, v: Tensor, measure: Tensor | Sources | None, source: Tensor | None = None) -> Tensor:
+    def forward(
+        self, v: Tensor, measure: Tensor | NearlyEqual | Sources | None, source: Tensor | None = None
+    ) -> Tensor:
         """Self-attention of v (batch, n, c), or its cross-attention to ``source`` (batch, m, c).
 
         ``measure`` is log w of what is attended to, (m,) or (batch, m), or says which of its points stand for all.
@@ -110,7 +120,7 @@ class MultiHeadAttention(nn.Module):
         if isinstance(measure, Sources):
             source = source.index_select(1, measure.index.to(v.device))
         query, key, value = (self._split(t) for t in (self.query(v), self.key(source), self.value(source)))
-        if log_weights is not None and log_weights.ndim == 2:
+        if isinstance(log_weights, Tensor) and log_weights.ndim == 2:
             log_weights = log_weights.unsqueeze(1)
         average = attend(query, key, value, log_weights, self.scale)
         return self.merge(average.to(v.dtype).transpose(-3, -2).flatten(-2))
@@ -129,7 +139,7 @@ class SelfAttention(nn.Module):
         self.key = nn.Linear(channels, channels, bias=False)
         self.value = nn.Linear(channels, channels, bias=False)
 
-    def forward(self, v: Tensor, log_weights: Tensor | None, source: Tensor | None = None) -> Tensor:
+    def forward(self, v: Tensor, log_weights: Tensor | NearlyEqual | None, source: Tensor | None = None) -> Tensor:
         """Self-attention of v (batch, n, c), or its cross-attention to ``source`` (batch, m, c)."""
         source = v if source is None else source
         projected = (self.query(v), self.key(source), self.value(source))
@@ -171,15 +181,36 @@ def in_float16(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple
     difference that a softmax can see.
     """
     with torch.no_grad():
-        c, unit = (_power_of_two(t.float().abs().amax()) for t in (key, value))
-    largest = torch.finfo(torch.float16).max
-    longer = (query.float() * (scale * c)).clamp(-largest, largest)
-    return longer.half(), (key.float() / c).half(), (value.float() / unit).half(), unit
+        c, unit = (_power_of_two(torch.linalg.vector_norm(t, torch.inf).float()).reshape(1) for t in (key, value))
+    return _Moved.apply(query, scale * c), _Moved.apply(key, 1 / c), _Moved.apply(value, 1 / unit), unit
+
+
+class _Moved(torch.autograd.Function):
+    """t times a factor (1,), in float16 and inside its range; there and back one reading of t."""
+
+    @staticmethod
+    def forward(ctx: Any, t: Tensor, factor: Tensor) -> Tensor:
+        ctx.save_for_backward(factor)
+        ctx.dtype = t.dtype
+        largest = torch.finfo(torch.float16).max
+        return _product(t, factor, torch.float16).clamp_(-largest, largest)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (factor,) = ctx.saved_tensors
+        return _product(gradient, factor, ctx.dtype), None
+
+
+def _product(t: Tensor, factor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Their product in float32, rounded where it is made; compilers do so by themselves and refuse to be told."""
+    if torch.compiler.is_compiling():
+        return (t * factor).to(dtype)
+    return torch.mul(t, factor, out=torch.empty_like(t, dtype=dtype))
 
 
 def _power_of_two(t: Tensor) -> Tensor:
-    """The least power of two that is not below it; 1 for zero."""
-    return torch.where(t > 0, torch.exp2(torch.ceil(torch.log2(t))), 1.0)
+    """The least power of two that is not below it, as far as its inverse is a number, too; 1 for zero."""
+    return torch.where(t > 0, torch.exp2(torch.ceil(torch.log2(t)).clamp(-126, 126)), 1.0)
 
 
 def _finite(bias: Tensor, dtype: torch.dtype) -> Tensor:

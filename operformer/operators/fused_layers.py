@@ -20,6 +20,7 @@ from operformer.kernels.patched_average import patched_average, patched_average_
 from operformer.kernels.pointwise_block import block_backward, block_forward
 from operformer.operators.attention import MultiHeadAttention, with_bias
 from operformer.operators.encoder import EncoderLayer
+from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal
 from operformer.operators.integral import ModeTables, SpectralMixing
 from operformer.operators.patched_attention import CommonPoints, FourierAttention, PatchedAttention
 
@@ -48,7 +49,7 @@ def _layer_kind(attention: Any, measure: Any) -> Callable[[EncoderLayer, Tensor,
 
 
 def _pointwise_layer(
-    log_weights: Tensor | None, layer: EncoderLayer, v: Tensor, v_half: Tensor, is_last: bool
+    log_weights: Tensor | NearlyEqual | None, layer: EncoderLayer, v: Tensor, v_half: Tensor, is_last: bool
 ) -> tuple[Tensor, Tensor]:
     """Attention between the n points of v (batch, n, c)."""
     attention: Any = layer.attention
@@ -108,8 +109,12 @@ def _heads(attention: Any, v_half: Tensor, layout: tuple[int, int, int, int]) ->
     return project_heads(v_half, weights, biases, shift, *layout), shift
 
 
-def _average_points(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None, scale: float) -> Tensor:
+def _average_points(
+    query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | NearlyEqual | None, scale: float
+) -> Tensor:
     """`attend` with an output in half precision: (batch, heads, n, d_k) each."""
+    if isinstance(log_weights, NearlyEqual):
+        return attend_nearly_equal(query, key, value, log_weights, scale).to(query.dtype).contiguous()
     if log_weights is None:
         return scaled_dot_product_attention(query, key, value, scale=scale).contiguous()
     width = value.shape[-1]
@@ -262,5 +267,5 @@ def takes(attention: Any, measure: Any) -> bool:
         is_shared = isinstance(measure.transform, TensorTransform) and measure.transform.is_shared
         return is_shared and attention.spectrum.basis.is_orthonormal
     if isinstance(attention, MultiHeadAttention):
-        return measure is None or isinstance(measure, Tensor)
+        return measure is None or isinstance(measure, Tensor | NearlyEqual)
     return isinstance(attention, PatchedAttention)

@@ -22,6 +22,7 @@ from operformer.operators.encoder import (
     checked_norm,
     is_start,
 )
+from operformer.operators.few_weights import NearlyEqual, is_faster, split_weights
 from operformer.operators.operator import Operator, constructor_settings
 from operformer.operators.sources import check_sources, choose_sources
 
@@ -88,10 +89,10 @@ class TNO(Operator):
             raise UsageError(f"the initial condition needs a point at the start of D, and {grid} has none; use nodes")
         return apply_pointwise(self.network, self, u, grid, query, self._measure(grid))
 
-    def _measure(self, grid: Grid) -> Tensor | Sources | None:
+    def _measure(self, grid: Grid) -> Tensor | NearlyEqual | Sources | None:
         if self.sources is not None and self.sources < prod(grid.shape):
             return choose_sources(grid, self.sources)
-        return log_weights_of(grid)
+        return measure_of(self.network, grid)
 
 
 class UniversalTNO(Operator):
@@ -119,7 +120,19 @@ class UniversalTNO(Operator):
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
-        return apply_pointwise(self.network, self, u, grid, query, log_weights_of(grid))
+        return apply_pointwise(self.network, self, u, grid, query, measure_of(self.network, grid))
+
+
+def measure_of(network: Composition, grid: Grid) -> Tensor | NearlyEqual | None:
+    """What a network's attention is told of the grid: log w, and which weights differ where that makes it faster."""
+    log_weights, attention = log_weights_of(grid), network.layers[0].attention
+    if log_weights is None or not isinstance(attention, MultiHeadAttention | SelfAttention):
+        return log_weights
+    weight = attention.query.weight
+    head = weight.shape[0] // getattr(attention, "n_heads", 1)
+    if not is_faster(attention.average_dtype or weight.dtype, head, weight.device):
+        return log_weights
+    return split_weights(grid, log_weights.to(weight.device)) or log_weights
 
 
 def log_weights_of(grid: Grid) -> Tensor | None:
@@ -163,7 +176,7 @@ def apply_pointwise(
     u: Tensor,
     grid: Grid,
     query: Grid | None,
-    log_weights: Tensor | Sources | None,
+    log_weights: Tensor | NearlyEqual | Sources | None,
 ) -> Tensor:
     """A network of points and channels, applied to channels-first values on grids.
 
