@@ -16,7 +16,7 @@ large, which is L less a constant, and sums are divided again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
+from math import e, log2
 
 import torch
 import triton
@@ -27,12 +27,16 @@ from operformer.kernels.small_heads_tiles import average_kernel, key_kernel, que
 
 @dataclass(frozen=True)
 class Tiling:
-    """How many queries and keys meet at a time, by how many warps, with how many blocks on their way from memory."""
+    """How many queries and keys meet at a time, by how many warps, with how many blocks on their way from memory.
+
+    ``registers`` of a thread, if not as many as the compiler wants: fewer let more programs stand side by side.
+    """
 
     queries: int
     keys: int
     warps: int
     stages: int
+    registers: int | None = None
 
 
 # By channels and pass: "average" forward; "queries" and "keys" backward, one after the other; "joint" backward in one.
@@ -48,6 +52,7 @@ TILINGS = {
 }
 WIDTHS = tuple(sorted({width for width, _ in TILINGS}))
 JOINT = False  # dq by atomic additions in the pass that makes dk and dv: half the exponentials, but no fixed order
+LOG2_E = log2(e)
 ROWS = 128  # of a program that makes slopes
 ABSENT = -1e30  # log2 of weight zero: below every score, and no NaN where a block has no other points
 
@@ -76,7 +81,7 @@ def small_heads(
     weights = _binary(log_weights, batch, heads, logarithm)
     tiling = TILINGS[width, "average"]
     average_kernel[(batch * heads * triton.cdiv(n, tiling.queries),)](
-        query, key, value, weights, out, logarithm, scale * log2e, n, m, heads,
+        query, key, value, weights, out, logarithm, scale * LOG2_E, n, m, heads,
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *weights.stride()[:2],
         width=width, weighted=log_weights is not None, even=m % tiling.keys == 0, **_launch(tiling),
     )  # fmt: skip
@@ -116,7 +121,7 @@ def small_heads_backward(
     weighted, value_factor = log_weights is not None, 2.0**-shift
     tiling = TILINGS[width, "joint" if joint else "keys"]
     key_kernel[(batch * heads * triton.cdiv(m, tiling.keys),)](
-        *inputs, d_query, d_key, d_value, scale * log2e, scale * value_factor, value_factor, n, m, heads, *strides,
+        *inputs, d_query, d_key, d_value, scale * LOG2_E, scale * value_factor, value_factor, n, m, heads, *strides,
         width=width, weighted=weighted, even=n % tiling.queries == 0,
         biased=weighted or (joint and m % tiling.keys != 0), joint=joint, **_launch(tiling),
     )  # fmt: skip
@@ -124,7 +129,7 @@ def small_heads_backward(
         return (d_query * (scale * value_factor)).to(query.dtype), d_key, d_value
     tiling = TILINGS[width, "queries"]
     query_kernel[(batch * heads * triton.cdiv(n, tiling.queries),)](
-        *inputs, d_query, scale * log2e, scale * value_factor, n, m, heads, *strides,
+        *inputs, d_query, scale * LOG2_E, scale * value_factor, n, m, heads, *strides,
         width=width, weighted=weighted, even=m % tiling.keys == 0, **_launch(tiling),
     )  # fmt: skip
     return d_query, d_key, d_value
@@ -153,14 +158,11 @@ def _backward(ctx, d_out, _):  # type: ignore[no-untyped-def]
 
 small_heads.register_autograd(_backward, setup_context=_setup)
 
-log2e = log2(2.718281828459045)
-
-
 def _binary(log_weights: Tensor | None, batch: int, heads: int, unused: Tensor) -> Tensor:
     """log2 w (batch, heads, m), without copies for heads or samples that share it."""
     if log_weights is None:
         return unused
-    logarithms = (log_weights * log2e).clamp(min=ABSENT).to(unused.device, torch.float32)
+    logarithms = (log_weights * LOG2_E).clamp(min=ABSENT).to(unused.device, torch.float32)
     logarithms = _with_channels_together(logarithms)
     if logarithms.ndim == 2:
         logarithms = logarithms.unsqueeze(1)
@@ -168,9 +170,8 @@ def _binary(log_weights: Tensor | None, batch: int, heads: int, unused: Tensor) 
 
 
 def _launch(tiling: Tiling) -> dict[str, int]:
-    return {
-        "queries": tiling.queries, "keys": tiling.keys, "stages": tiling.stages, "num_warps": tiling.warps,
-    }  # fmt: skip
+    form = {"queries": tiling.queries, "keys": tiling.keys, "stages": tiling.stages, "num_warps": tiling.warps}
+    return form if tiling.registers is None else form | {"maxnreg": tiling.registers}
 
 
 def _with_channels_together(t: Tensor) -> Tensor:

@@ -11,8 +11,11 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer.domain.grid import check_weights
 from operformer.errors import UsageError
+from operformer.kernels import HAS_TRITON
 
 _HALF = (torch.float16, torch.bfloat16)
+SMALL_HEADS = (16, 32)  # channels of heads that have a kernel of their own
+TENSOR_CORES = 8  # the first compute capability whose tensor cores Triton's kernels are written for
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | None = None, scale: float = 1.0) -> Tensor:
@@ -44,8 +47,10 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None
 
     Kernels of the CPU add log w to the scores as they are; fused ones of a GPU want it among the channels
     (`with_bias`). Both want four axes and one head size for query, key and value, on a GPU a multiple of 8; hence the
-    padding with zeros.
+    padding with zeros. Small heads in half precision have a kernel of their own there, which adds log w (small_heads.py).
     """
+    if has_small_heads(query, value, log_weights, scale):
+        return _attend_by_small_heads(query, key, value, log_weights, scale)
     on_cpu = query.device.type == "cpu"
     unit: Tensor | None = None
     if query.dtype in _HALF and on_cpu:
@@ -72,6 +77,40 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None
         average = average.float()
     average = average.reshape(*leading, *average.shape[-2:])
     return average if unit is None else average * unit
+
+
+def has_small_heads(query: Tensor, value: Tensor, log_weights: Tensor | None, scale: float) -> bool:
+    """Whether kernels/small_heads.py takes these: half precision on a GPU, heads of 16 or 32 channels, constant weights.
+
+    A graph that is exported has to run without this library.
+    """
+    return (
+        query.device.type == "cuda"
+        and query.dtype in _HALF
+        and query.shape[-1] == value.shape[-1]
+        and query.shape[-1] in SMALL_HEADS
+        and HAS_TRITON
+        and scale > 0
+        and (log_weights is None or not log_weights.requires_grad)
+        and query.numel() > 0
+        and torch.cuda.get_device_properties(query.device).major >= TENSOR_CORES
+        and not torch.compiler.is_exporting()
+    )
+
+
+def _attend_by_small_heads(
+    query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None, scale: float
+) -> Tensor:
+    from operformer.kernels.small_heads import average_points
+
+    batches = [t.shape[:-2] for t in (query, key, value)]
+    leading = torch.broadcast_shapes(*batches, () if log_weights is None else log_weights.shape[:-1])
+    channels = value.shape[-1]
+    query, key, value = (_four_axes(t, leading, channels) for t in (query, key, value))
+    if log_weights is not None and log_weights.ndim > 1:
+        log_weights = _four_axes(log_weights.unsqueeze(-2), leading, log_weights.shape[-1]).squeeze(-2)
+    average = average_points(query, key, value, log_weights, scale, wide=True)
+    return average.reshape(*leading, *average.shape[-2:])
 
 
 @dataclass(frozen=True, eq=False)

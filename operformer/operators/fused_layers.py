@@ -18,7 +18,8 @@ from operformer.domain.transform import TensorTransform
 from operformer.kernels.head_projection import project_heads
 from operformer.kernels.patched_average import patched_average, patched_average_backward, wide_bmm
 from operformer.kernels.pointwise_block import block_backward, block_forward
-from operformer.operators.attention import MultiHeadAttention, with_bias
+from operformer.kernels.small_heads import average_points
+from operformer.operators.attention import MultiHeadAttention, has_small_heads, with_bias
 from operformer.operators.encoder import EncoderLayer
 from operformer.operators.integral import ModeTables, SpectralMixing
 from operformer.operators.patched_attention import CommonPoints, FourierAttention, PatchedAttention
@@ -54,7 +55,7 @@ def _pointwise_layer(
     attention: Any = layer.attention
     layout = (v.shape[1], 1, 1, v.shape[-1] // attention.n_heads)
     heads, shift = _heads(attention, v_half, layout)
-    query, key, value = heads[:, :, :, 0].unbind(0)
+    query, key, value = heads.squeeze(3).unbind(0)
     average = _average_points(query, key, value, log_weights, attention.scale)
     return _Block.apply(v, average, None, shift, *_parameters(layer, merge=True), layout, not is_last)
 
@@ -110,6 +111,8 @@ def _heads(attention: Any, v_half: Tensor, layout: tuple[int, int, int, int]) ->
 
 def _average_points(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None, scale: float) -> Tensor:
     """`attend` with an output in half precision: (batch, heads, n, d_k) each."""
+    if has_small_heads(query, value, log_weights, scale):
+        return average_points(query, key, value, log_weights, scale)
     if log_weights is None:
         return scaled_dot_product_attention(query, key, value, scale=scale).contiguous()
     width = value.shape[-1]
