@@ -43,7 +43,7 @@ def _place(points, heads, block: tl.constexpr):  # type: ignore[no-untyped-def]
 @triton.jit
 def _average_step(  # type: ignore[no-untyped-def]
     q, highest, mass, total, k0, v0, w0, first, m, k_n, v_n, scale,
-    width: tl.constexpr, keys: tl.constexpr, weighted: tl.constexpr, masked: tl.constexpr,
+    width: tl.constexpr, keys: tl.constexpr, weighted: tl.constexpr, split: tl.constexpr, masked: tl.constexpr,
 ):  # fmt: skip
     """sum_j p_ij and sum_j p_ij v_j, p_ij = 2^(s_ij - highest_i), over one more block of keys."""
     k = _block(k0, first, m, k_n, width, keys, masked)
@@ -60,7 +60,10 @@ def _average_step(  # type: ignore[no-untyped-def]
     shrunk = tl.exp2(highest - higher)
     v = _block(v0, first, m, v_n, width, keys, masked)
     mass = mass * shrunk + tl.sum(p, 1)
-    total = tl.dot(p.to(v.dtype), v, total * shrunk[:, None])
+    high = p.to(v.dtype)
+    total = tl.dot(high, v, total * shrunk[:, None])
+    if split:
+        total = tl.dot((p - high.to(tl.float32)).to(v.dtype), v, total)
     return higher, mass, total
 
 
@@ -69,7 +72,7 @@ def average_kernel(  # type: ignore[no-untyped-def]
     query, key, value, weights, out, logarithm, scale, n, m, heads,
     q_b, q_h, q_n, k_b, k_h, k_n, v_b, v_h, v_n, w_b, w_h,
     width: tl.constexpr, queries: tl.constexpr, keys: tl.constexpr, stages: tl.constexpr,
-    weighted: tl.constexpr, even: tl.constexpr,
+    weighted: tl.constexpr, even: tl.constexpr, split: tl.constexpr,
 ):  # fmt: skip
     """a_i = sum_j p_ij v_j and log2 sum_j w_j exp(scale <q_i, k_j>) for a tile of queries."""
     sample, head, number, mine = _place(n, heads, queries)
@@ -81,11 +84,11 @@ def average_kernel(  # type: ignore[no-untyped-def]
     whole = m // keys * keys
     for first in tl.range(0, whole, keys, num_stages=stages):
         highest, mass, total = _average_step(
-            q, highest, mass, total, k0, v0, w0, first, m, k_n, v_n, scale, width, keys, weighted, False
+            q, highest, mass, total, k0, v0, w0, first, m, k_n, v_n, scale, width, keys, weighted, split, False
         )
     if not even:
         highest, mass, total = _average_step(
-            q, highest, mass, total, k0, v0, w0, whole, m, k_n, v_n, scale, width, keys, weighted, True
+            q, highest, mass, total, k0, v0, w0, whole, m, k_n, v_n, scale, width, keys, weighted, split, True
         )
     row = mine + tl.arange(0, queries)
     there = out + number * n * width + row[:, None] * width + tl.arange(0, width)[None, :]

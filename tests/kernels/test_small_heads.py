@@ -107,6 +107,14 @@ def test_a_wide_average_has_more_digits(device):
     assert max(compared(inputs, weights, found=wide)) < 2e-3
 
 
+def test_shares_in_two_parts_leave_no_rounding(device, monkeypatch):
+    """As bfloat16 has them, which the interpreter has not."""
+    monkeypatch.setattr(small_heads, "SPLIT", (torch.float16,))
+    inputs, weights = inputs_of(37, 41, 16, device), weights_of("weighted", 41, device)
+    found = small_heads.average_points(*inputs, log_density(weights), 0.3, True).detach()
+    torch.testing.assert_close(found.double(), literal_attention(*inputs, weights, 0.3).detach(), rtol=1e-5, atol=2e-6)
+
+
 def test_the_logarithm_of_the_sum(device):
     inputs, weights = inputs_of(21, 50, 16, device), weights_of("weighted", 50, device)
     logarithms = log_density(weights)
