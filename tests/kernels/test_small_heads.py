@@ -1,11 +1,17 @@
 """Attention with small heads beside the formula in float64, forward and backward, in float16."""
 
+import json
+import os
+import subprocess
 import sys
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from operformer.operators.attention import attend, log_density
+from operformer.operators.attention import SMALL_HEADS, attend, has_small_heads, log_density
 from operformer.operators.literal import literal_attention
 
 pytest.importorskip("triton")
@@ -193,6 +199,38 @@ def test_attend_by_this_kernel(device, monkeypatch, kind):
         torch.testing.assert_close(shared[0, 0], found[0].detach(), rtol=0, atol=0)
 
 
+@pytest.mark.filterwarnings("ignore")  # what the compiler says of itself
+def test_attend_compiles_as_one_graph(device, monkeypatch):
+    monkeypatch.setattr(sys.modules[attend.__module__], "has_small_heads", lambda *_: True)
+    inputs, weights = inputs_of(21, 37, 16, device), weights_of("weighted", 37, device)
+    compiled = torch.compile(attend, fullgraph=True, backend="inductor" if device == "cuda" else "aot_eager")
+    assert max(compared(inputs, weights, found=compiled(*inputs, log_density(weights), 0.3))) < 2e-3
+
+
+def test_which_heads_are_small(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(major=9))
+    is_small = partial(has_small_heads, log_weights=None, scale=0.3)
+    head = SimpleNamespace(device=torch.device("cuda"), dtype=torch.float16, shape=(2, 3, 5, 16), numel=lambda: 480)
+
+    def other(**changes):
+        return SimpleNamespace(**vars(head) | changes)
+
+    assert is_small(head, head)
+    assert is_small(head, head, log_weights=torch.zeros(5))
+    assert is_small(other(dtype=torch.bfloat16), head)
+    assert is_small(other(shape=(7, 32)), other(shape=(7, 32)))
+    assert not is_small(head, head, log_weights=torch.zeros(5, requires_grad=True))
+    assert not is_small(head, head, scale=-0.3)
+    assert not is_small(other(shape=(7, 64)), other(shape=(7, 64)))
+    assert not is_small(head, other(shape=(7, 32)))
+    assert not is_small(other(dtype=torch.float32), head)
+    assert not is_small(other(device=torch.device("cpu")), head)
+    assert not is_small(other(numel=lambda: 0), head)
+    assert set(SMALL_HEADS) == set(small_heads.WIDTHS)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(major=7))
+    assert not is_small(head, head)
+
+
 def test_on_a_cpu_attend_is_as_it_was(monkeypatch):
     def refuse(*_):
         raise AssertionError("a kernel for a GPU was called")
@@ -202,3 +240,22 @@ def test_on_a_cpu_attend_is_as_it_was(monkeypatch):
     found = attend(*inputs, log_density(weights), 0.3)
     expected = literal_attention(*inputs, weights, 0.3)
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_kernels_compile_for_hopper():
+    """What the interpreter cannot see: types of a compiler, layouts, registers and shared memory."""
+    from triton.backends.nvidia import driver
+
+    tools = Path(driver.__file__).parent / "bin"
+    if not (tools / "ptxas").exists() or not (tools / "cuobjdump").exists():
+        pytest.skip("this Triton comes without the tools for CUDA")
+    script = Path(__file__).with_name("compiled_for_hopper.py")
+    environment = os.environ | {"TRITON_INTERPRET": "0"}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == 2 * (len(small_heads.TILINGS) + 1)
+    for kernel in found:
+        assert kernel["spilled"] <= 32, kernel  # bytes; loops do not wait for that
+        assert kernel["shared"] < 113_000, kernel  # two programs fit on a multiprocessor
+        assert kernel["products"] > 0 or kernel["part"] == "slope", kernel
