@@ -8,8 +8,8 @@ exponentials are the cost, one for each score forward, two backward. log w is on
     dv_j = sum_i p_ij da_i,   ds_ij = p_ij (<da_i, v_j> - <da_i, a_i>),   dq_i = scale sum_j ds_ij k_j,
     dk_j = scale sum_i ds_ij q_i
 
-p is about 1 / m, so that float16 would lose digits of p and ds at its lower end: there p is sqrt(m) times as large, which
-costs nothing, the kept logarithm being less by a constant, and sums are divided again.
+p is about 1 / m, so that float16 would lose digits of p and ds at its lower end. So backward p is sqrt(m) times as
+large, by a constant less in the logarithm of the sum, and dq, dk and dv are divided by that again.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def average_points(
     """a (batch, heads, n, d) in half precision, or if ``wide`` in float32.
 
     query (batch, heads, n, d), key and value (batch, heads, m, d), all float16 or all bfloat16, d of `WIDTHS`; log w
-    (m,), (batch, m), or whatever broadcasts to (batch, heads, m), -inf for an absent point; ``scale`` is positive. There
-    is no gradient for log w.
+    (m,), (batch, m), or whatever broadcasts to (batch, heads, m), -inf for an absent point; ``scale`` is positive.
+    There is no gradient for log w.
     """
     return small_heads(query, key, value, log_weights, scale, wide)[0]
 
@@ -160,6 +160,7 @@ def _backward(ctx, d_out, _):  # type: ignore[no-untyped-def]
 
 
 small_heads.register_autograd(_backward, setup_context=_setup)
+
 
 def _binary(log_weights: Tensor | None, batch: int, heads: int, unused: Tensor) -> Tensor:
     """log2 w (batch, heads, m), without copies for heads or samples that share it."""

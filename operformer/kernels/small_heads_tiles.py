@@ -1,7 +1,7 @@
 """The kernels of small_heads.py: one tile of queries or of keys each, the other points in a loop.
 
-Scores stand in base 2, so that exp is one instruction: scale log2(e) <q_i, k_j> + log2 w_j. A tile whose last points are
-missing costs nothing: rows of it are computed and not stored, columns of it, the end of a loop, are a step of their own.
+Scores stand in base 2, so that exp is one instruction: scale log2(e) <q_i, k_j> + log2 w_j. No step of a loop asks
+which points are there: rows behind the last one are computed and not stored, the last columns are a step of their own.
 """
 
 from __future__ import annotations

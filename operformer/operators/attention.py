@@ -47,7 +47,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None
 
     Kernels of the CPU add log w to the scores as they are; fused ones of a GPU want it among the channels
     (`with_bias`). Both want four axes and one head size for query, key and value, on a GPU a multiple of 8; hence the
-    padding with zeros. Small heads in half precision have a kernel of their own there, which adds log w (small_heads.py).
+    padding with zeros. Small heads in half precision have a kernel of their own there, which adds log w as it is.
     """
     if has_small_heads(query, value, log_weights, scale):
         return _attend_by_small_heads(query, key, value, log_weights, scale)
@@ -80,9 +80,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None
 
 
 def has_small_heads(query: Tensor, value: Tensor, log_weights: Tensor | None, scale: float) -> bool:
-    """Whether kernels/small_heads.py takes these: half precision on a GPU, heads of 16 or 32 channels, constant weights.
+    """Whether kernels/small_heads.py is used: half precision on a GPU, heads of 16 or 32 channels, constant weights.
 
-    A graph that is exported has to run without this library.
+    Not in a graph that is exported, which has to run without this library.
     """
     return (
         query.device.type == "cuda"

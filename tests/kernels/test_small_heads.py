@@ -15,10 +15,10 @@ from operformer.operators.attention import SMALL_HEADS, attend, has_small_heads,
 from operformer.operators.literal import literal_attention
 
 pytest.importorskip("triton")
-from operformer.kernels import small_heads  # noqa: E402
+from operformer.kernels import small_heads
 
 BATCH, HEADS = 2, 2
-# Whole tiles and parts of one, as many queries as keys and not; tiles are of 32 queries and 16 keys where there is no GPU.
+# Whole tiles and parts of one, as many queries as keys and not; without a GPU tiles are of 32 queries and 16 keys.
 SHAPES = {"whole": (64, 32), "odd": (37, 37), "elsewhere": (21, 41), "a few": (5, 3), "one": (33, 1)}
 
 
