@@ -1,7 +1,8 @@
 """The kernels of small_heads.py: one tile of queries or of keys each, the other points in a loop.
 
 Scores stand in base 2, so that exp is one instruction: scale log2(e) <q_i, k_j> + log2 w_j. No step of a loop asks
-which points are there: rows behind the last one are computed and not stored, the last columns are a step of their own.
+which points are there: rows behind the last one are computed and not stored, the last columns are a step of their own,
+before the loop: behind it, it made the compiler wait for every product of the loop.
 """
 
 from __future__ import annotations
@@ -82,13 +83,13 @@ def average_kernel(  # type: ignore[no-untyped-def]
     mass = tl.zeros([queries], tl.float32)
     total = tl.zeros([queries, width], tl.float32)
     whole = m // keys * keys
-    for first in tl.range(0, whole, keys, num_stages=stages):
-        highest, mass, total = _average_step(
-            q, highest, mass, total, k0, v0, w0, first, m, k_n, v_n, scale, width, keys, weighted, split, False
-        )
     if not even:
         highest, mass, total = _average_step(
             q, highest, mass, total, k0, v0, w0, whole, m, k_n, v_n, scale, width, keys, weighted, split, True
+        )
+    for first in tl.range(0, whole, keys, num_stages=stages):
+        highest, mass, total = _average_step(
+            q, highest, mass, total, k0, v0, w0, first, m, k_n, v_n, scale, width, keys, weighted, split, False
         )
     row = mine + tl.arange(0, queries)
     there = out + number * n * width + row[:, None] * width + tl.arange(0, width)[None, :]
@@ -144,13 +145,13 @@ def query_kernel(  # type: ignore[no-untyped-def]
     slopes = _numbers(slope + number * n, mine, n, 0.0, queries, True)
     total = tl.zeros([queries, width], tl.float32)
     whole = m // keys * keys
-    for first in tl.range(0, whole, keys, num_stages=stages):
-        total = _query_step(
-            q, g, low, slopes, total, k0, v0, w0, first, m, k_n, v_n, scale, width, keys, weighted, False
-        )
     if not even:
         total = _query_step(
             q, g, low, slopes, total, k0, v0, w0, whole, m, k_n, v_n, scale, width, keys, weighted, True
+        )
+    for first in tl.range(0, whole, keys, num_stages=stages):
+        total = _query_step(
+            q, g, low, slopes, total, k0, v0, w0, first, m, k_n, v_n, scale, width, keys, weighted, False
         )
     row = mine + tl.arange(0, queries)
     there = d_query + number * n * width + row[:, None] * width + tl.arange(0, width)[None, :]
@@ -204,15 +205,15 @@ def key_kernel(  # type: ignore[no-untyped-def]
     dk = tl.zeros([keys, width], tl.float32)
     dv = tl.zeros([keys, width], tl.float32)
     whole = n // queries * queries
-    for first in tl.range(0, whole, queries, num_stages=stages):
-        dk, dv = _key_step(
-            k, v, bias, dk, dv, q0, g0, low0, slope0, d_query0, first, n, q_n, g_n, scale,
-            width, queries, biased, joint, False,
-        )  # fmt: skip
     if not even:
         dk, dv = _key_step(
             k, v, bias, dk, dv, q0, g0, low0, slope0, d_query0, whole, n, q_n, g_n, scale,
             width, queries, biased, joint, True,
+        )  # fmt: skip
+    for first in tl.range(0, whole, queries, num_stages=stages):
+        dk, dv = _key_step(
+            k, v, bias, dk, dv, q0, g0, low0, slope0, d_query0, first, n, q_n, g_n, scale,
+            width, queries, biased, joint, False,
         )  # fmt: skip
     there = number * m * width + row[:, None] * width + tl.arange(0, width)[None, :]
     tl.store(d_key + there, (dk * key_factor).to(d_key.dtype.element_ty), row[:, None] < m)

@@ -62,14 +62,25 @@ def one(part, width, half, is_weighted, is_even):
 
 
 def taken(kernel):
-    """Registers and spilled bytes of a thread, shared memory of a program, and products by Hopper's tensor cores."""
+    """Registers and spilled bytes of a thread, shared memory of a program, its products, and for how many it waits.
+
+    Hopper's products are issued in groups; the compiler waits for each of them where it finds no way around it.
+    """
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(kernel.asm["cubin"])
         file.flush()
-        usage = subprocess.run([DUMP, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True)
-    registers, spilled = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage.stdout).groups())
-    products = kernel.asm["ptx"].count("wgmma.mma_async")
-    return {"registers": registers, "spilled": spilled, "shared": kernel.metadata.shared, "products": products}
+        usage, code = (
+            subprocess.run([DUMP, option, file.name], capture_output=True, text=True, check=True).stdout
+            for option in ("--dump-resource-usage", "-sass")
+        )
+    registers, spilled = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())
+    return {
+        "registers": registers,
+        "spilled": spilled,
+        "shared": kernel.metadata.shared,
+        "products": len(re.findall(r"\bHG?MMA\.", code)),
+        "groups": code.count("WARPGROUP.ARRIVE"),
+    }
 
 
 def main():

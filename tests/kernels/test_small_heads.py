@@ -259,3 +259,4 @@ def test_kernels_compile_for_hopper():
         assert kernel["spilled"] <= 32, kernel  # bytes; loops do not wait for that
         assert kernel["shared"] < 113_000, kernel  # two programs fit on a multiprocessor
         assert kernel["products"] > 0 or kernel["part"] == "slope", kernel
+        assert kernel["groups"] <= kernel["products"] / 2, kernel  # not one by one
