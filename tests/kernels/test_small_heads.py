@@ -243,7 +243,7 @@ def test_on_a_cpu_attend_is_as_it_was(monkeypatch):
 
 
 def test_kernels_compile_for_hopper():
-    """What the interpreter cannot see: types of a compiler, layouts, registers and shared memory."""
+    """What the interpreter cannot see: a compiler's types, registers, shared memory; bfloat16, which it has not."""
     from triton.backends.nvidia import driver
 
     tools = Path(driver.__file__).parent / "bin"
@@ -251,10 +251,10 @@ def test_kernels_compile_for_hopper():
         pytest.skip("this Triton comes without the tools for CUDA")
     script = Path(__file__).with_name("compiled_for_hopper.py")
     environment = os.environ | {"TRITON_INTERPRET": "0"}
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, script, "bf16"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) == 2 * (len(small_heads.TILINGS) + 1)
+    assert len(found) == len(small_heads.TILINGS) + 1
     for kernel in found:
         assert kernel["spilled"] <= 32, kernel  # bytes; loops do not wait for that
         assert kernel["shared"] < 113_000, kernel  # two programs fit on a multiprocessor
