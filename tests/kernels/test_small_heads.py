@@ -250,8 +250,8 @@ def test_kernels_compile_for_hopper():
     if not (tools / "ptxas").exists() or not (tools / "cuobjdump").exists():
         pytest.skip("this Triton comes without the tools for CUDA")
     script = Path(__file__).with_name("compiled_for_hopper.py")
-    environment = os.environ | {"TRITON_INTERPRET": "0"}
-    done = subprocess.run([sys.executable, script, "bf16"], env=environment, capture_output=True, text=True, check=False)
+    order, environment = [sys.executable, script, "bf16"], os.environ | {"TRITON_INTERPRET": "0"}
+    done = subprocess.run(order, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == len(small_heads.TILINGS) + 1
