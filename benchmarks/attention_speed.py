@@ -2,14 +2,15 @@
 
     python benchmarks/attention_speed.py [--points 1024 4096 16384] [--heads 16 64] [--dtypes float32 float16 bfloat16]
         [--forms ours channel mask flex] [--batch 2] [--number 8] [--repetitions 10] [--processor] [--out table.json]
+    python benchmarks/attention_speed.py --sweep [--points 4096] [--batch 16] [--heads 16] [--dtypes float16]
 
 Times are medians of calls that take turns; "ratio" is over plain `scaled_dot_product_attention` of the same dtype and
 shapes. Before anything is timed, every form is compared with the formula in float64 at 289 points: "error" is its
 largest difference in the dtype of the row; more than 1e-5 in float32, gradients included, ends the run. The weights are
 those of a square of nodes: one for inner points, one for edges, one for corners.
 
-    ours            what the networks call: log w as a key channel on a GPU, as a mask on a CPU; float16 for bfloat16;
-                    few-weights for heads of 64
+    ours            what the networks call: small-heads where they apply, with an output in float32, few-weights for
+                    heads of 64; else log w as a key channel on a GPU, as a mask on a CPU; float16 for bfloat16
     channel         [q, 1] and [k, log w] in the dtype itself; channel-cudnn: by that kernel
     narrow-value    the same with the value's channels as they are; narrow-value-cudnn
     through-fp16    bfloat16 as float16, which is exact but for its range: three more bits in the output
@@ -17,6 +18,10 @@ those of a square of nodes: one for inner points, one for edges, one for corners
     value-channel   softmax(q k) applied to [w v, w], then divided by the last channel; value-channel-cudnn
     few-weights     plain attention to all points, less that to the boundary, in the dtype itself; few-weights-flash
     flex            flex_attention with score + log w, compiled
+    small-heads     kernels/small_heads.py, for 16 or 32 channels in half precision; small-heads-atomic: dq by atomic
+                    additions; plain-small-heads, plain-small-heads-atomic: without weights
+
+--sweep times the tilings of that kernel instead, pass by pass (small_heads_tilings.py); on a GPU only.
 """
 
 import argparse
@@ -25,6 +30,7 @@ import statistics
 import time
 from contextlib import nullcontext
 from functools import cache
+from importlib.util import find_spec
 from math import isqrt
 from pathlib import Path
 
@@ -35,7 +41,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer import Grid
 from operformer.learning.provenance import provenance
-from operformer.operators.attention import attend, log_density, with_bias
+from operformer.operators.attention import SMALL_HEADS, attend, log_density, with_bias
 from operformer.operators.few_weights import attend_nearly_equal, is_faster, split_weights
 from operformer.operators.literal import literal_attention
 
@@ -45,6 +51,7 @@ def plain(query, key, value, log_weights, scale):
 
 
 def ours(query, key, value, log_weights, scale):
+    _choose_backward(by_default=True)
     return attend(query, key, value, measure_of(query, log_weights), scale)
 
 
@@ -52,6 +59,28 @@ def measure_of(query, log_weights):
     """What networks tell their attention of a grid of nodes."""
     takes_few = is_faster(query.dtype, query.shape[-1], query.device)
     return few_of(log_weights) if takes_few else log_weights
+
+
+def small(is_joint, is_plain=False):
+    def form(query, key, value, log_weights, scale):
+        small_heads = _choose_backward(is_joint)
+        return small_heads.average_points(query, key, value, None if is_plain else log_weights, scale)
+
+    return form
+
+
+def _choose_backward(is_joint=False, by_default=False):
+    """The kernels, told how to make dq from here on; None where there is no Triton."""
+    if find_spec("triton") is None:
+        return None
+    from operformer.kernels import small_heads
+
+    DEFAULTS.setdefault("joint", small_heads.JOINT)
+    small_heads.JOINT = DEFAULTS["joint"] if by_default else is_joint
+    return small_heads
+
+
+DEFAULTS = {}
 
 
 def channel(query, key, value, log_weights, scale):
@@ -131,11 +160,17 @@ FORMS = {
     "few-weights-flash": few,
     "flex": flex,
     "plain-cudnn": by_cudnn(plain),
+    "small-heads": small(False),
+    "small-heads-atomic": small(True),
+    "plain-small-heads": small(False, is_plain=True),
+    "plain-small-heads-atomic": small(True, is_plain=True),
 }
 
 
-def takes(name, dtype, device):
+def takes(name, dtype, device, head):
     """Whether a form is meant for that dtype and device; kernels of cuDNN and flash attention are for halves."""
+    if "small-heads" in name:
+        return device == "cuda" and dtype != torch.float32 and head in SMALL_HEADS
     if name == "through-fp16":
         return dtype == torch.bfloat16
     if name == "few-weights" and device == "cpu":
@@ -219,7 +254,7 @@ def measure(points, head, dtype, arguments):
     rows, usable = [], {}
     inputs, log_weights, _ = problem(points, head, dtype, arguments)
     for name in ["plain", *(form for form in arguments.forms if form != "plain")]:
-        if not takes(name, dtype, arguments.device):
+        if not takes(name, dtype, arguments.device, head):
             continue
         try:
             error = check(name, head, dtype, arguments)
@@ -247,6 +282,20 @@ def measure(points, head, dtype, arguments):
     return rows
 
 
+def sweep_tilings(arguments):
+    if arguments.device != "cuda" or find_spec("triton") is None:
+        raise SystemExit("tilings are those of a GPU: --sweep needs one, and Triton")
+    from small_heads_tilings import print_errors, sweep
+
+    for dtype in arguments.dtypes or ["float16"]:
+        for head in [head for head in arguments.heads if head in SMALL_HEADS]:
+            print_errors(*problem(289, head, getattr(torch, dtype), arguments), head**-0.5)
+            for points in arguments.points or [4096]:
+                print(f"{points} points, {arguments.batch} samples, {arguments.number} heads of {head}, {dtype}")
+                inputs, log_weights, _ = problem(points, head, getattr(torch, dtype), arguments)
+                sweep(inputs, log_weights, head**-0.5)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
@@ -258,9 +307,13 @@ def main():
     parser.add_argument("--number", type=int, default=8, help="of heads")
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--processor", action="store_true", help="its time, on a CPU that does other things as well")
+    parser.add_argument("--sweep", action="store_true", help="time the tilings of the kernel for small heads")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     on_gpu = arguments.device == "cuda"
+    if arguments.sweep:
+        sweep_tilings(arguments)
+        return
     points = arguments.points or ([1024, 4096, 16384] if on_gpu else [256, 1024])
     dtypes = arguments.dtypes or (["float32", "float16", "bfloat16"] if on_gpu else ["float32"])
     rows = []

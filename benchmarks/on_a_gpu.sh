@@ -14,6 +14,9 @@ for part in ${parts:-tests operators losses attention growth}; do
     losses) python3 benchmarks/operator_speed.py --steps 200 --forms eager literal --operators TNO ViTNO FANO \
         --together --out "$folder/losses.json" ;;
     attention) python3 benchmarks/attention_speed.py --points 16384 --out "$folder/attention.json" ;;
+    tilings) # when kernels/small_heads.py has changed; not among the parts above
+        python3 benchmarks/attention_speed.py --sweep --points 4096 --batch 16 --heads 16 --dtypes float16
+        python3 benchmarks/attention_speed.py --sweep --points 16384 --batch 2 --heads 16 --dtypes float16 ;;
     growth) python3 benchmarks/cost_growth.py --scale paper --out "$folder/growth.json" ;;
     *) echo "no part is named $part" && exit 2 ;;
     esac || echo "== $part failed"

@@ -147,12 +147,13 @@ def _processors(torch: Any) -> Iterator[Finding]:
 
 def _kernels(torch: Any) -> Iterator[Finding]:
     """What attention is computed by, and whether layers can be fused (`can_fuse` of operators/composition.py)."""
-    from operformer.operators.composition import FUSED_WIDTHS, HAS_TRITON
+    from operformer.kernels import HAS_TRITON
+    from operformer.operators.composition import FUSED_WIDTHS
 
     on_gpu = torch.cuda.is_available()
-    yield Finding(
-        "attention", "ok", "flash kernels, log w as a key channel" if on_gpu else "CPU kernels, log w as a mask"
-    )
+    small = "; heads of 16 or 32 channels in half precision by a kernel that adds it" if HAS_TRITON else ""
+    kind = f"flash kernels, log w as a key channel{small}" if on_gpu else "CPU kernels, log w as a mask"
+    yield Finding("attention", "ok", kind)
     if not on_gpu:
         yield Finding("fused layers", "absent", "they need a GPU; plain layers are used")
     elif torch.cuda.get_device_capability() < TF32_CAPABILITY:

@@ -12,9 +12,12 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer.domain.grid import check_weights
 from operformer.errors import UsageError
+from operformer.kernels import HAS_TRITON
 from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal, can_mend
 
 _HALF = (torch.float16, torch.bfloat16)
+SMALL_HEADS = (16, 32)  # channels of heads that have a kernel of their own
+TENSOR_CORES = 8  # the first compute capability whose tensor cores Triton's kernels are written for
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | None = None, scale: float = 1.0) -> Tensor:
@@ -46,12 +49,15 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | Near
 
     Kernels of the CPU add log w to the scores as they are; fused ones of a GPU want it among the channels
     (`with_bias`), or plain attention mended where few weights differ. All want four axes and one head size for query,
-    key and value, on a GPU a multiple of 8; hence the padding with zeros.
+    key and value, on a GPU a multiple of 8; hence the padding with zeros. Small heads in half precision have a kernel
+    of their own there, which adds log w as it is.
     """
-    on_cpu = query.device.type == "cpu"
     few = log_weights if isinstance(log_weights, NearlyEqual) and can_mend(query, value, scale) else None
     if isinstance(log_weights, NearlyEqual):
         log_weights = log_weights.log_weights if few is None else None
+    if few is None and has_small_heads(query, value, log_weights, scale):
+        return _attend_by_small_heads(query, key, value, log_weights, scale)
+    on_cpu = query.device.type == "cpu"
     unit: Tensor | None = None
     if query.dtype in _HALF and on_cpu:
         # The inputs stay rounded, the average is float32: CPUs gain nothing from half precision.
@@ -80,6 +86,40 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | Near
         average = average.float()
     average = average.reshape(*leading, *average.shape[-2:])
     return average if unit is None else average * unit
+
+
+def has_small_heads(query: Tensor, value: Tensor, log_weights: Tensor | None, scale: float) -> bool:
+    """Whether kernels/small_heads.py is used: half precision on a GPU, heads of 16 or 32 channels, constant weights.
+
+    Not in a graph that is exported, which has to run without this library.
+    """
+    return (
+        query.device.type == "cuda"
+        and query.dtype in _HALF
+        and query.shape[-1] == value.shape[-1]
+        and query.shape[-1] in SMALL_HEADS
+        and HAS_TRITON
+        and scale > 0
+        and (log_weights is None or not log_weights.requires_grad)
+        and query.numel() > 0
+        and torch.cuda.get_device_properties(query.device).major >= TENSOR_CORES
+        and not torch.compiler.is_exporting()
+    )
+
+
+def _attend_by_small_heads(
+    query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | None, scale: float
+) -> Tensor:
+    from operformer.kernels.small_heads import average_points
+
+    batches = [t.shape[:-2] for t in (query, key, value)]
+    leading = torch.broadcast_shapes(*batches, () if log_weights is None else log_weights.shape[:-1])
+    channels = value.shape[-1]
+    query, key, value = (_four_axes(t, leading, channels) for t in (query, key, value))
+    if log_weights is not None and log_weights.ndim > 1:
+        log_weights = _four_axes(log_weights.unsqueeze(-2), leading, log_weights.shape[-1]).squeeze(-2)
+    average = average_points(query, key, value, log_weights, scale, wide=True)
+    return average.reshape(*leading, *average.shape[-2:])
 
 
 @dataclass(frozen=True, eq=False)

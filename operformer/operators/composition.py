@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from operformer.domain.products import are_rounded
+from operformer.kernels import HAS_TRITON
 from operformer.operators.encoder import EncoderLayer
 
-HAS_TRITON = find_spec("triton") is not None
 FUSED_WIDTHS = (32, 64, 128)
 
 

@@ -18,7 +18,8 @@ from operformer.domain.transform import TensorTransform
 from operformer.kernels.head_projection import project_heads
 from operformer.kernels.patched_average import patched_average, patched_average_backward
 from operformer.kernels.pointwise_block import block_backward, block_forward
-from operformer.operators.attention import MultiHeadAttention, with_bias
+from operformer.kernels.small_heads import average_points
+from operformer.operators.attention import MultiHeadAttention, has_small_heads, with_bias
 from operformer.operators.encoder import EncoderLayer
 from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal
 from operformer.operators.integral import ModeTables, SpectralMixing
@@ -55,7 +56,7 @@ def _pointwise_layer(
     attention: Any = layer.attention
     layout = (v.shape[1], 1, 1, v.shape[-1] // attention.n_heads)
     heads, shift = _heads(attention, v_half, layout)
-    query, key, value = heads[:, :, :, 0].unbind(0)
+    query, key, value = heads.squeeze(3).unbind(0)
     average = _average_points(query, key, value, log_weights, attention.scale)
     return _Block.apply(v, average, None, shift, *_parameters(layer, merge=True), layout, not is_last)
 
@@ -115,6 +116,8 @@ def _average_points(
     """`attend` with an output in half precision: (batch, heads, n, d_k) each."""
     if isinstance(log_weights, NearlyEqual):
         return attend_nearly_equal(query, key, value, log_weights, scale).to(query.dtype).contiguous()
+    if has_small_heads(query, value, log_weights, scale):
+        return average_points(query, key, value, log_weights, scale)
     if log_weights is None:
         return scaled_dot_product_attention(query, key, value, scale=scale).contiguous()
     width = value.shape[-1]

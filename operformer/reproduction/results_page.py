@@ -44,7 +44,7 @@ test samples on the grid of the training. "In print" is {PAPER}.
 - **paper** is the paper's protocol: its data and operators, no augmentation, our training.
 - **best** is our best recipe: the same number of training pairs and the same tests; operator and training are free.
 
-Several seeds are given as mean ± standard deviation. Times are those of the clock, and runs may have shared their GPU."""
+Several seeds are given as mean ± standard deviation. Times are the clock's; runs may have shared their GPU."""
 
 
 def write_results_page(folder: Path, path: Path) -> Archive:

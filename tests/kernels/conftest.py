@@ -16,7 +16,7 @@ def device(monkeypatch):
         return "cuda"
     from triton.runtime import interpreter
 
-    from operformer.kernels import head_projection, pointwise_block
+    from operformer.kernels import head_projection, pointwise_block, small_heads
 
     before = interpreter._patch_lang_tensor
 
@@ -31,4 +31,7 @@ def device(monkeypatch):
     monkeypatch.setattr(pointwise_block, "BACKWARD_ROWS", 16)
     monkeypatch.setattr(head_projection, "ROWS", 16)
     monkeypatch.setattr(head_projection, "SPLITS", 2)
+    for kind in small_heads.TILINGS:
+        monkeypatch.setitem(small_heads.TILINGS, kind, small_heads.Tiling(32, 16, 4, 1))
+    monkeypatch.setattr(small_heads, "ROWS", 16)
     return "cpu"

@@ -4,14 +4,17 @@ import pytest
 import torch
 
 from operformer import FANO, TNO, Grid, ViTNO, set_precision
-from operformer.operators import composition, tno
+from operformer.operators import composition, fused_layers, tno
 
 SIZE = {"hidden_channels": 32, "n_layers": 2, "n_heads": 4}
+WIDER = SIZE | {"n_heads": 2}  # heads of 16 channels have a kernel of their own
 CELLS, NODES = "cells", "nodes"
 CASES = {
     "TNO, equal weights": (lambda: TNO(2, 1, 1, **SIZE), (7, 5), CELLS),
     "TNO, weights": (lambda: TNO(2, 1, 1, **SIZE), (7, 5), NODES),
     "TNO, few weights": (lambda: TNO(1, 1, 1, hidden_channels=64, n_layers=2, n_heads=1), (37,), NODES),
+    "TNO, small heads": (lambda: TNO(2, 1, 1, **WIDER), (7, 5), CELLS),
+    "TNO, small heads, weights": (lambda: TNO(2, 1, 1, **WIDER), (7, 5), NODES),
     "ViTNO": (lambda: ViTNO((3, 3), 3, 1, 1, final_modes=2, **SIZE), (15, 18), CELLS),
     "ViTNO, weights": (lambda: ViTNO((3, 3), 2, 1, 1, **SIZE), (13, 16), NODES),
     "FANO": (lambda: FANO((3, 3), 3, 1, 1, final_modes=2, **SIZE), (18, 24), CELLS),
@@ -38,11 +41,14 @@ def test_same_function_and_gradients(device, monkeypatch, name):
     if device == "cpu":
         monkeypatch.setattr(composition, "can_fuse", lambda layers, v: True)
         monkeypatch.setattr(tno, "is_faster", lambda dtype, head, device: head > 56)
+        monkeypatch.setattr(fused_layers, "has_small_heads", lambda query, *_: query.shape[-1] == 16)
     else:
         monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
     found = operator(u, grid)
-    assert "Block" in _functions(found.grad_fn)
-    assert ("Mended" in _functions(found.grad_fn)) == (name == "TNO, few weights")
+    functions = _functions(found.grad_fn)
+    assert "Block" in functions
+    assert ("Mended" in functions) == (name == "TNO, few weights")
+    assert ("small_heads" in functions) == ("small heads" in name)
     found.backward(dz)
     assert float((found.double() - z).detach().norm() / z.detach().norm()) < 1e-3
     for key, parameter in operator.named_parameters():
