@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +17,7 @@ from operformer.learning.lock import holder
 from operformer.learning.recipe import Training
 
 INTERVAL = 5.0  # seconds
+SHORT, SHARE = 1.0, 1 / 20  # seconds of a save that nobody minds; of the time, what longer ones may take
 NAME = "status.json"
 StateName = Literal["training", "stopped", "diverged", "finished"]
 
@@ -41,6 +44,7 @@ class Watch:
     def __init__(self, folder: Path | None, title: str, settings: Training, count: int) -> None:
         self._folder, self._title, self._settings, self._count = folder, title, settings, count
         self._started = self._saved = time.monotonic()
+        self._cost = 0.0  # seconds of the last save
         self._written = -INTERVAL
         self._seen = 0
         self._loss: float | None = None
@@ -49,9 +53,18 @@ class Watch:
         """Whether the last checkpoint is old enough."""
         return self._folder is not None and time.monotonic() - self._saved >= 60 * self._settings.save_minutes
 
-    def saved(self) -> None:
-        """A checkpoint was written."""
+    def is_save_worthwhile(self, progress: Progress) -> bool:
+        """Whether an epoch that is done is saved: the last one is, others if saving takes a small part of the time."""
+        since = time.monotonic() - self._saved
+        return progress.epoch == self._settings.epochs or self._cost <= max(SHORT, SHARE * since)
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """A checkpoint is written inside."""
+        started = time.monotonic()
+        yield
         self._saved = time.monotonic()
+        self._cost = self._saved - started
 
     def batch(self, progress: Progress, batches: int, size: int) -> None:
         """One more batch of so many pairs is done."""
@@ -60,9 +73,8 @@ class Watch:
             self.leave(progress, batches, "training")
 
     def epoch(self, progress: Progress, loss: float) -> None:
-        """One more epoch is done and saved."""
+        """One more epoch is done."""
         self._loss = loss
-        self.saved()
         if progress.epoch == self._settings.epochs:
             self.leave(progress, 0, "finished")
 

@@ -167,7 +167,8 @@ def _carry_out(job: _Job, progress: Progress, signals: StopSignals, title: str) 
             record = {"epoch": epoch + 1, "loss": loss, "validation_error": error, "learning_rate": rate}
             record |= {"seconds": round(seconds, 3)}
             job.ranks.first(partial(append_metrics, job.folder / "metrics.jsonl", record))
-            _save(job, progress)
+            if any(job.ranks.total(float(watch.is_save_worthwhile(progress)))):
+                _save(job, progress, watch)
             watch.epoch(progress, loss)
             if board:
                 board.epoch(record)
@@ -197,8 +198,7 @@ def _epoch(job: _Job, progress: Progress, display: TrainingDisplay, watch: Watch
         watch.batch(progress, len(plan), size)
         _, interrupted, terminated, is_save_due = summed
         if interrupted or terminated or is_save_due:
-            _save(job, progress)
-            watch.saved()
+            _save(job, progress, watch)
         if interrupted or terminated:
             watch.leave(progress, len(plan), "stopped")
             raise stop_error(signal.SIGINT if interrupted else signal.SIGTERM)
@@ -266,11 +266,12 @@ def _validation_error(job: _Job) -> float:
     return error
 
 
-def _save(job: _Job, progress: Progress) -> None:
+def _save(job: _Job, progress: Progress, watch: Watch) -> None:
     """Write a checkpoint, once there is something to go on from."""
-    contents = gather(job.state)
-    if contents.moments:
-        job.ranks.first(partial(write_checkpoint, job.folder / "checkpoints", contents, progress))
+    with watch.saving():
+        contents = gather(job.state)
+        if contents.moments:
+            job.ranks.first(partial(write_checkpoint, job.folder / "checkpoints", contents, progress))
 
 
 def _sweep(folder: Path) -> None:

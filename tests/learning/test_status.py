@@ -41,11 +41,26 @@ def test_it_is_told_when_a_save_is_due(tmp_path, clock):
     assert not watch.is_save_due()
     clock.now += 30.0
     assert watch.is_save_due()
-    watch.saved()
+    with watch.saving():
+        pass
     assert not watch.is_save_due()
     clock.now += 31.0
-    watch.epoch(Progress(1, 0.5, 1), 0.5)
-    assert not watch.is_save_due()
+    assert watch.is_save_due()
+
+
+def test_epochs_that_are_short_beside_a_save_are_not_all_saved(tmp_path, clock):
+    watch = Watch(tmp_path, "mine", SETTINGS, count=40)
+    assert watch.is_save_worthwhile(Progress(1, 0.5, 1))
+    with watch.saving():
+        clock.now += 3.0
+    clock.now += 50.0
+    assert not watch.is_save_worthwhile(Progress(2, 0.5, 1))
+    assert watch.is_save_worthwhile(Progress(4, 0.5, 1))  # the last one
+    clock.now += 10.0
+    assert watch.is_save_worthwhile(Progress(3, 0.5, 1))
+    with watch.saving():
+        clock.now += 0.5
+    assert watch.is_save_worthwhile(Progress(3, 0.5, 1))
 
 
 def test_other_processes_write_nothing(tmp_path, clock):
