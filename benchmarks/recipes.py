@@ -37,6 +37,9 @@ RECIPES = {
     "cold": ["training.learning_rate={cold}"],
     "all": ["operator.norm=before", "operator.waves=8", "training.augment=true", "training.ema=0.999"],
     "waves-muon": ["operator.waves=8", "training.optimizer=muon"],
+    "extension": ["operator.periodic_extension=true"],
+    "large-patches": ["operator.n_patches=[2,2]", "operator.n_modes=8"],
+    "large-patches-extension": ["operator.n_patches=[2,2]", "operator.n_modes=8", "operator.periodic_extension=true"],
     "all-muon": [
         "operator.norm=before",
         "operator.waves=8",

@@ -64,9 +64,14 @@ SMALLER = (
     Smaller(r"torchrun --nproc-per-node 4 .* train lorenz-y .*", _LINE, {"--nproc-per-node 4": "--nproc-per-node 2"}),
     Smaller(r"operformer reproduce (?!--from).*", tiny=True),
     Smaller(
-        r"python benchmarks/recipes\.py .*",
+        r"python benchmarks/recipes\.py darcy-64-tno .*",
         replace={"=800": "=6", "=100": "=2", "epochs=15": "epochs=1", "before waves before-waves ema": "waves"}
         | dict.fromkeys((" augment", " muon", " decay", " l2", " cosine", " cold"), ""),
+    ),
+    Smaller(
+        r"python benchmarks/recipes\.py darcy-416-fano .*",
+        replace={"=300": "=6", "=60": "=2", "=48": "=16", "epochs=12": "epochs=1", "waves muon extension ": ""}
+        | {"final_modes=8": "final_modes=2"},
     ),
     Smaller(
         r"python benchmarks/operator_speed\.py --out .*",
@@ -104,7 +109,7 @@ NOT_RUN = (
     NotRun(r"make [\w-]+", "it makes .venv from the network, and this test is part of it", _check_target),
     NotRun(r"\. \.venv/bin/activate", "the test runs in an environment already", _check_environment),
     NotRun(r"pip install .*", "it needs the network", _check_extra),
-    NotRun(r"bash benchmarks/on_a_gpu\.sh .*", "it needs a GPU and twenty minutes", _check_script),
+    NotRun(r"bash benchmarks/on_a_gpu\.sh .*", "it needs a GPU and ten minutes", _check_script),
     NotRun(r"operformer\.push_to_hub\(.*", "it needs the Hub", lambda text: compile(text, "page", "exec")),
 )
 
