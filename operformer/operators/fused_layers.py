@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -43,7 +44,8 @@ def encode(layers: Sequence[EncoderLayer], v: Tensor, measure: Any) -> Tensor:
 def _layer_kind(attention: Any, measure: Any) -> Callable[[EncoderLayer, Tensor, Tensor, bool], tuple[Tensor, Tensor]]:
     if isinstance(attention, FourierAttention):
         analysis, synthesis = _tables(attention.modes, measure.transform)
-        return partial(_fourier_layer, measure.volume, analysis.to(torch.float16), _in_two_parts(synthesis))
+        gram = _gram(attention.modes, measure.transform)
+        return partial(_fourier_layer, measure.volume, analysis.to(torch.float16), _in_two_parts(synthesis), gram)
     if isinstance(attention, PatchedAttention):
         return partial(_patched_layer, measure)
     return partial(_pointwise_layer, measure)
@@ -77,8 +79,9 @@ def _patched_layer(
 
 
 def _fourier_layer(
-    volume: float, analysis: Tensor, synthesis: Tensor, layer: EncoderLayer, v: Tensor, v_half: Tensor, is_last: bool
-) -> tuple[Tensor, Tensor]:
+    volume: float, analysis: Tensor, synthesis: Tensor, gram: Tensor | None, layer: EncoderLayer, v: Tensor,
+    v_half: Tensor, is_last: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Attention between patches in coefficient space: v is (batch, P, *points, c)."""
     attention: Any = layer.attention
     batch, patches, channels = v.shape[0], v.shape[1], v.shape[-1]
@@ -87,6 +90,8 @@ def _fourier_layer(
     group, weights = _grouped_weights(attention.mixing, count)
     rows = entries.flatten(0, 1).unflatten(1, (-1, group)).flatten(2).transpose(0, 1)
     mixed = torch.bmm(rows, weights).unflatten(-1, (group, 3, attention.n_heads, -1)).unflatten(1, (batch, patches))
+    if gram is not None:
+        mixed = _with_weighed_keys(mixed, gram)
     absent = -patches % ALIGNED
     heads = pad(mixed.permute(4, 1, 5, 2, 0, 3, 6), (0, 0, 0, 0, 0, 0, 0, absent))
     query, key, value = heads.flatten(1, 2).flatten(3).unbind(0)
@@ -96,6 +101,14 @@ def _fourier_layer(
     layout = (synthesis.shape[0], patches, patches, channels)
     shift, coefficients = v.new_empty(0), merged.flatten(0, 1)
     return _Block.apply(v, synthesis, coefficients, shift, *_parameters(layer, merge=False), layout, not is_last)
+
+
+def _with_weighed_keys(mixed: Tensor, gram: Tensor) -> Tensor:
+    """Keys whose dot products with queries are those of functions: (groups, batch, P, group, 3, heads, d_k)."""
+    query, key, value = mixed.unbind(4)
+    rows = key.transpose(2, 3).transpose(1, 2)
+    weighed = (gram @ rows.flatten(0, 1).flatten(1)).view(rows.shape)
+    return torch.stack([query, weighed.transpose(1, 2).transpose(2, 3), value], 4)
 
 
 def _heads(attention: Any, v_half: Tensor, layout: tuple[int, int, int, int]) -> tuple[Tensor, Tensor]:
@@ -240,16 +253,31 @@ def _tables(modes: ModeTables, transform: TensorTransform) -> tuple[Tensor, Tens
 
     The constant, which has no sine, gets one that is zero, so that all functions come in pairs where any does.
     """
-    signs = modes.signs.to(transform.analysis[0])
+    turn = _turn(modes, transform)
     there, back = transform.analysis[0][0], transform.synthesis[0][0]
     for analysis, synthesis in zip(transform.analysis[1:], transform.synthesis[1:], strict=True):
         there, back = torch.kron(there, analysis[0]), torch.kron(back, synthesis[0])
-    turn = signs.new_zeros(modes.count, there.shape[0])
+    return turn @ there, back @ turn.T
+
+
+def _gram(modes: ModeTables, transform: TensorTransform) -> Tensor | None:
+    """The inner products (E, E) of the functions of a basis in half precision; none of an orthonormal one."""
+    if transform.gram is None:
+        return None
+    turn, products = _turn(modes, transform), transform.gram[0][0]
+    for gram in transform.gram[1:]:
+        products = torch.kron(products, gram[0])
+    return (turn @ products @ turn.T).to(torch.float16)
+
+
+def _turn(modes: ModeTables, transform: TensorTransform) -> Tensor:
+    """The functions (E) as sums of products of functions of one variable, padded as `_tables` says."""
+    signs = modes.signs.to(transform.analysis[0])
+    turn = signs.new_zeros(modes.count, prod(matrix.shape[1] for matrix in transform.analysis))
     turn = turn.scatter_add(1, modes.terms, signs)
     if modes.n_single < modes.count:
         turn = torch.cat([turn[:1], torch.zeros_like(turn[:1]), turn[1:]])
-    turn = pad(turn, (0, 0, 0, -len(turn) % ALIGNED))
-    return turn @ there, back @ turn.T
+    return pad(turn, (0, 0, 0, -len(turn) % ALIGNED))
 
 
 def _grouped_weights(mixing: SpectralMixing, count: int) -> tuple[int, Tensor]:
@@ -267,8 +295,7 @@ def _grouped_weights(mixing: SpectralMixing, count: int) -> tuple[int, Tensor]:
 def takes(attention: Any, measure: Any) -> bool:
     """Whether there is a layer for this attention on this kind of grid."""
     if isinstance(attention, FourierAttention):
-        is_shared = isinstance(measure.transform, TensorTransform) and measure.transform.is_shared
-        return is_shared and attention.spectrum.basis.is_orthonormal
+        return isinstance(measure.transform, TensorTransform) and measure.transform.is_shared
     if isinstance(attention, MultiHeadAttention):
         return measure is None or isinstance(measure, Tensor | NearlyEqual)
     return isinstance(attention, PatchedAttention)

@@ -19,6 +19,7 @@ CASES = {
     "ViTNO, weights": (lambda: ViTNO((3, 3), 2, 1, 1, **SIZE), (13, 16), NODES),
     "FANO": (lambda: FANO((3, 3), 3, 1, 1, final_modes=2, **SIZE), (18, 24), CELLS),
     "FANO, cosines": (lambda: FANO((3, 3), 3, 1, 1, basis="cosine", **SIZE), (18, 24), CELLS),
+    "FANO, extension": (lambda: FANO((3, 3), 3, 1, 1, periodic_extension=True, **SIZE), (18, 24), CELLS),
     "FANO in one dimension": (lambda: FANO((5,), 3, 1, 1, **SIZE), (35,), CELLS),
 }
 
@@ -50,7 +51,8 @@ def test_same_function_and_gradients(device, monkeypatch, name):
     assert ("Mended" in functions) == (name == "TNO, few weights")
     assert ("small_heads" in functions) == ("small heads" in name)
     found.backward(dz)
-    assert float((found.double() - z).detach().norm() / z.detach().norm()) < 1e-3
+    # Functions of an extended patch are not orthogonal on it: rounded coefficients cancel.
+    assert float((found.double() - z).detach().norm() / z.detach().norm()) < (2e-3 if "extension" in name else 1e-3)
     for key, parameter in operator.named_parameters():
         if "key.bias" not in key:  # whose gradient is zero: it moves all scores alike
             error = (parameter.grad.double() - expected[key]).norm() / expected[key].norm()
