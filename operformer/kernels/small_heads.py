@@ -53,9 +53,9 @@ TILINGS = {
     (64, "average"): Tiling(128, 64, 4, 3),
     (64, "queries"): Tiling(64, 64, 4, 3),
     (64, "keys"): Tiling(64, 64, 4, 2),
-    (128, "average"): Tiling(64, 64, 4, 2),
-    (128, "queries"): Tiling(64, 64, 4, 2),
-    (128, "keys"): Tiling(64, 64, 8, 2),
+    (128, "average"): Tiling(64, 32, 4, 2),
+    (128, "queries"): Tiling(64, 32, 4, 2),
+    (128, "keys"): Tiling(32, 64, 4, 2),
 }
 JOINT = True  # dq by atomic additions in the pass that makes dk and dv: half the exponentials, but no fixed order
 LOG2_E = log2(e)
@@ -177,6 +177,7 @@ def binary_logarithms(log_weights: Tensor | None, batch: int, heads: int, unused
 
 
 def launch(tiling: Tiling) -> dict[str, int]:
+    """What a kernel is told of it."""
     form = {"queries": tiling.queries, "keys": tiling.keys, "stages": tiling.stages, "num_warps": tiling.warps}
     return form if tiling.registers is None else form | {"maxnreg": tiling.registers}
 
