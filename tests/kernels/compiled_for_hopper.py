@@ -1,8 +1,8 @@
-"""Compiles every kernel of small_heads.py and mending.py for compute capability 9.0, with no GPU; prints what each takes, as JSON.
+"""Compiles the kernels of small_heads.py and mending.py for compute capability 9.0, with no GPU; prints what they take.
 
     python tests/kernels/compiled_for_hopper.py [fp16 bf16] [--variants]
 
-One form of each pass and width (weights, parts of tiles), or with --variants all four.
+One line of JSON for each pass and width (weights, parts of tiles), or with --variants for all four forms.
 """
 
 import json

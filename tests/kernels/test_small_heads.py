@@ -196,7 +196,7 @@ def test_bfloat16_goes_through_float16(device, monkeypatch):
     monkeypatch.setattr(sys.modules[attend.__module__], "has_small_heads", lambda *_: True)
     factors = (1e-3, 1e3, 1e6)
     made = zip(inputs_of(21, 37, 16, device), factors, strict=True)
-    inputs = [(factor * t.detach()).bfloat16().requires_grad_() for t, factor in made]
+    inputs = [(factor * t.detach().float()).bfloat16().requires_grad_() for t, factor in made]
     found, weights = attend(*inputs, log_density(weights_of("weighted", 37, device)), 0.3), weights_of("weighted", 37)
     expected = literal_attention(*inputs, weights.to(device), 0.3)
     assert found.dtype == torch.float32
