@@ -81,7 +81,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | Near
     width = width if on_cpu else -(-width // 8) * 8
     query, key, value = (_four_axes(t, leading, width) for t in (query, key, value))
     if few is not None:
-        average = attend_nearly_equal(query, key, value, few, scale)[..., :channels]
+        average = attend_nearly_equal(query, key, value, few, scale)  # whose heads need no padding
     else:
         mask = None if bias is None else _four_axes(bias, leading, bias.shape[-1])
         average = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)[..., :channels]
