@@ -9,14 +9,15 @@ shapes. Before anything is timed, every form is compared with the formula in flo
 largest difference in the dtype of the row; more than 1e-5 in float32, gradients included, ends the run. The weights are
 those of a square of nodes: one for inner points, one for edges, one for corners.
 
-    ours            what the networks call: small-heads where they apply, with an output in float32, few-weights for
-                    heads of 64; else log w as a key channel on a GPU, as a mask on a CPU; float16 for bfloat16
+    ours            what the networks call, with an output in float32: few-weights for heads of 64 and 128 in the dtype
+                    itself; small-heads where they apply, else log w as a key channel on a GPU, as a mask on a CPU,
+                    both by float16 for bfloat16
     channel         [q, 1] and [k, log w] in the dtype itself; channel-cudnn: by that kernel
     narrow-value    the same with the value's channels as they are; narrow-value-cudnn
     through-fp16    bfloat16 as float16, which is exact but for its range: three more bits in the output
     mask            log w as an additive mask that is broadcast; mask-cudnn
     value-channel   softmax(q k) applied to [w v, w], then divided by the last channel; value-channel-cudnn
-    few-weights     plain attention to all points, less that to the boundary, in the dtype itself; few-weights-flash
+    few-weights     plain attention to all points, less that to the boundary, for heads of 64 and 128 in half precision
     flex            flex_attention with score + log w, compiled
     small-heads     kernels/small_heads.py, for 16 or 32 channels in half precision; small-heads-atomic: dq by atomic
                     additions; plain-small-heads, plain-small-heads-atomic: without weights
@@ -28,7 +29,6 @@ import argparse
 import json
 import statistics
 import time
-from contextlib import nullcontext
 from functools import cache
 from importlib.util import find_spec
 from math import isqrt
@@ -122,7 +122,7 @@ def flex(query, key, value, log_weights, scale):
 
 
 def few(query, key, value, log_weights, scale):
-    return attend_nearly_equal(query, key, value, few_of(log_weights), scale)
+    return attend_nearly_equal(query, key, value, few_of(log_weights), scale, wide=False)
 
 
 @cache
@@ -139,11 +139,6 @@ def by_cudnn(form):
     return forced
 
 
-def kernel_of(name):
-    """The kernel that a form asks for, forward and backward; others have torch's choice, or choose themselves."""
-    return sdpa_kernel(SDPBackend.FLASH_ATTENTION) if name.endswith("flash") else nullcontext()
-
-
 FORMS = {
     "plain": plain,
     "ours": ours,
@@ -157,7 +152,6 @@ FORMS = {
     "value-channel": value_channel,
     "value-channel-cudnn": by_cudnn(value_channel),
     "few-weights": few,
-    "few-weights-flash": few,
     "flex": flex,
     "plain-cudnn": by_cudnn(plain),
     "small-heads": small(False),
@@ -168,14 +162,14 @@ FORMS = {
 
 
 def takes(name, dtype, device, head):
-    """Whether a form is meant for that dtype and device; kernels of cuDNN and flash attention are for halves."""
+    """Whether a form is meant for that dtype and device; cuDNN's kernels are for halves."""
     if "small-heads" in name:
         return device == "cuda" and dtype != torch.float32 and head in SMALL_HEADS
     if name == "through-fp16":
         return dtype == torch.bfloat16
-    if name == "few-weights" and device == "cpu":
-        return True
-    return not name.endswith(("cudnn", "flash", "few-weights")) or (device == "cuda" and dtype != torch.float32)
+    if name == "few-weights":
+        return device == "cpu" or is_faster(dtype, head, torch.device(device))
+    return not name.endswith("cudnn") or (device == "cuda" and dtype != torch.float32)
 
 
 def has_gradients(name, device):
@@ -205,8 +199,7 @@ def check(name, head, dtype, arguments):
     trained = has_gradients(name, arguments.device)
     inputs = inputs if trained else [t.detach() for t in inputs]
     exact = literal_attention(*inputs, None if "plain" in name else weights.to(inputs[0].device), head**-0.5)
-    with kernel_of(name):
-        found = FORMS[name](*inputs, log_weights, head**-0.5)
+    found = FORMS[name](*inputs, log_weights, head**-0.5)
     error = float((found.double() - exact).detach().abs().max())
     if dtype == torch.float32:
         worst = error
@@ -238,13 +231,12 @@ def actions_of(name, inputs, log_weights, scale):
     detached = [t.detach() for t in inputs]
 
     def forward():
-        with torch.no_grad(), kernel_of(name):
+        with torch.no_grad():
             FORMS[name](*detached, log_weights, scale)
 
     def both():
-        with kernel_of(name):
-            out = FORMS[name](*inputs, log_weights, scale)
-            torch.autograd.grad(out, inputs, torch.ones_like(out))
+        out = FORMS[name](*inputs, log_weights, scale)
+        torch.autograd.grad(out, inputs, torch.ones_like(out))
 
     device = inputs[0].device.type
     return {"forward": forward} | ({"forward and backward": both} if has_gradients(name, device) else {})
@@ -321,8 +313,8 @@ def main():
         for head in arguments.heads:
             for count in points:
                 rows += measure(count, head, getattr(torch, dtype), arguments)
-    if arguments.out:
-        arguments.out.write_text(json.dumps({"made": provenance(), "rows": rows}, indent=2) + "\n")
+                if arguments.out:
+                    arguments.out.write_text(json.dumps({"made": provenance(), "rows": rows}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -41,20 +41,23 @@ class Tiling:
 # Four warps or eight take Hopper's own products, two those of earlier GPUs, without waiting for each other.
 # By channels and pass: "average" forward; "queries" and "keys" backward, one after the other; "joint" backward in one.
 TILINGS = {
-    (16, "average"): Tiling(128, 64, 4, 3),
-    (16, "queries"): Tiling(64, 64, 2, 2),
-    (16, "keys"): Tiling(64, 64, 2, 2),
-    (16, "joint"): Tiling(64, 128, 4, 2),
+    (16, "average"): Tiling(64, 128, 4, 3, 128),
+    (16, "queries"): Tiling(64, 64, 4, 3),
+    (16, "keys"): Tiling(64, 64, 2, 3),
+    (16, "joint"): Tiling(32, 128, 2, 2),
     (32, "average"): Tiling(64, 128, 4, 3),
     (32, "queries"): Tiling(64, 64, 4, 3),
     (32, "keys"): Tiling(128, 64, 4, 2),
     (32, "joint"): Tiling(64, 64, 4, 2),
+    # Wide heads are for mending.py.
+    (64, "average"): Tiling(128, 64, 4, 3),
+    (64, "queries"): Tiling(64, 64, 4, 3),
+    (64, "keys"): Tiling(64, 64, 4, 2),
+    (128, "average"): Tiling(64, 32, 4, 2),
+    (128, "queries"): Tiling(64, 32, 4, 2),
+    (128, "keys"): Tiling(32, 64, 4, 2),
 }
-WIDTHS = tuple(sorted({width for width, _ in TILINGS}))
-JOINT = False  # dq by atomic additions in the pass that makes dk and dv: half the exponentials, but no fixed order
-# For a wide average p is a sum of two numbers of these types: bfloat16's 8 digits alone leave an error of 1.5e-3 of its
-# size with random values at 289 points (float16's 1.9e-4), two of them 2e-6.
-SPLIT = (torch.bfloat16,)
+JOINT = True  # dq by atomic additions in the pass that makes dk and dv: half the exponentials, but no fixed order
 LOG2_E = log2(e)
 ROWS = 128  # of a program that makes slopes
 ABSENT = -1e30  # log2 of weight zero: below every score, and no NaN where a block has no other points
@@ -65,7 +68,7 @@ def average_points(
 ) -> Tensor:
     """a (batch, heads, n, d) in half precision, or if ``wide`` in float32.
 
-    query (batch, heads, n, d), key and value (batch, heads, m, d), all float16 or all bfloat16, d of `WIDTHS`; log w
+    query (batch, heads, n, d), key and value (batch, heads, m, d), all float16 or all bfloat16, d 16 or 32; log w
     (m,), (batch, m), or whatever broadcasts to (batch, heads, m), -inf for an absent point; ``scale`` is positive.
     There is no gradient for log w.
     """
@@ -81,13 +84,12 @@ def small_heads(
     (batch, heads, n, width), m = query.shape, key.shape[2]
     out = query.new_empty(query.shape, dtype=torch.float32 if wide else query.dtype)
     logarithm = query.new_empty(query.shape[:3], dtype=torch.float32)
-    weights = _binary(log_weights, batch, heads, logarithm)
+    weights = binary_logarithms(log_weights, batch, heads, logarithm)
     tiling = TILINGS[width, "average"]
     average_kernel[(batch * heads * triton.cdiv(n, tiling.queries),)](
-        query, key, value, weights, out, logarithm, scale * LOG2_E, n, m, heads,
+        query, key, value, weights, out, logarithm, out, logarithm, scale * LOG2_E, 0.0, n, m, heads,
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *weights.stride()[:2],
-        width=width, weighted=log_weights is not None, even=m % tiling.keys == 0,
-        split=wide and query.dtype in SPLIT, **_launch(tiling),
+        width=width, weighted=log_weights is not None, even=m % tiling.keys == 0, less=False, **launch(tiling),
     )  # fmt: skip
     return out, logarithm
 
@@ -113,7 +115,7 @@ def small_heads_backward(
     slope_kernel[(batch * heads * triton.cdiv(n, ROWS),)](
         d_out, out, logarithm, slope, lowered, float(shift), n, heads, *d_out.stride()[:3], width=width, queries=ROWS
     )
-    weights = _binary(log_weights, batch, heads, logarithm)
+    weights = binary_logarithms(log_weights, batch, heads, logarithm)
     inputs = (query, key, value, weights, d_out, lowered, slope)
     strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *weights.stride()[:2], *d_out.stride()[:3])
     d_key, d_value = (torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in (key, value))
@@ -127,14 +129,14 @@ def small_heads_backward(
     key_kernel[(batch * heads * triton.cdiv(m, tiling.keys),)](
         *inputs, d_query, d_key, d_value, scale * LOG2_E, scale * value_factor, value_factor, n, m, heads, *strides,
         width=width, weighted=weighted, even=n % tiling.queries == 0,
-        biased=weighted or (joint and m % tiling.keys != 0), joint=joint, **_launch(tiling),
+        biased=weighted or (joint and m % tiling.keys != 0), joint=joint, parted=False, **launch(tiling),
     )  # fmt: skip
     if joint:
         return (d_query * (scale * value_factor)).to(query.dtype), d_key, d_value
     tiling = TILINGS[width, "queries"]
     query_kernel[(batch * heads * triton.cdiv(n, tiling.queries),)](
         *inputs, d_query, scale * LOG2_E, scale * value_factor, n, m, heads, *strides,
-        width=width, weighted=weighted, even=m % tiling.keys == 0, **_launch(tiling),
+        width=width, weighted=weighted, even=m % tiling.keys == 0, less=False, **launch(tiling),
     )  # fmt: skip
     return d_query, d_key, d_value
 
@@ -163,7 +165,7 @@ def _backward(ctx, d_out, _):  # type: ignore[no-untyped-def]
 small_heads.register_autograd(_backward, setup_context=_setup)
 
 
-def _binary(log_weights: Tensor | None, batch: int, heads: int, unused: Tensor) -> Tensor:
+def binary_logarithms(log_weights: Tensor | None, batch: int, heads: int, unused: Tensor) -> Tensor:
     """log2 w (batch, heads, m), without copies for heads or samples that share it."""
     if log_weights is None:
         return unused
@@ -174,7 +176,8 @@ def _binary(log_weights: Tensor | None, batch: int, heads: int, unused: Tensor) 
     return logarithms.expand(batch, heads, -1)
 
 
-def _launch(tiling: Tiling) -> dict[str, int]:
+def launch(tiling: Tiling) -> dict[str, int]:
+    """What a kernel is told of it."""
     form = {"queries": tiling.queries, "keys": tiling.keys, "stages": tiling.stages, "num_warps": tiling.warps}
     return form if tiling.registers is None else form | {"maxnreg": tiling.registers}
 

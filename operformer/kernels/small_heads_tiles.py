@@ -44,7 +44,7 @@ def _place(points, heads, block: tl.constexpr):  # type: ignore[no-untyped-def]
 @triton.jit
 def _average_step(  # type: ignore[no-untyped-def]
     q, highest, mass, total, k0, v0, w0, first, m, k_n, v_n, scale,
-    width: tl.constexpr, keys: tl.constexpr, weighted: tl.constexpr, split: tl.constexpr, masked: tl.constexpr,
+    width: tl.constexpr, keys: tl.constexpr, weighted: tl.constexpr, masked: tl.constexpr,
 ):  # fmt: skip
     """sum_j p_ij and sum_j p_ij v_j, p_ij = 2^(s_ij - highest_i), over one more block of keys."""
     k = _block(k0, first, m, k_n, width, keys, masked)
@@ -61,21 +61,21 @@ def _average_step(  # type: ignore[no-untyped-def]
     shrunk = tl.exp2(highest - higher)
     v = _block(v0, first, m, v_n, width, keys, masked)
     mass = mass * shrunk + tl.sum(p, 1)
-    high = p.to(v.dtype)
-    total = tl.dot(high, v, total * shrunk[:, None])
-    if split:
-        total = tl.dot((p - high.to(tl.float32)).to(v.dtype), v, total)
+    total = tl.dot(p.to(v.dtype), v, total * shrunk[:, None])
     return higher, mass, total
 
 
 @triton.jit
 def average_kernel(  # type: ignore[no-untyped-def]
-    query, key, value, weights, out, logarithm, scale, n, m, heads,
+    query, key, value, weights, out, logarithm, every, every_sum, scale, most, n, m, heads,
     q_b, q_h, q_n, k_b, k_h, k_n, v_b, v_h, v_n, w_b, w_h,
     width: tl.constexpr, queries: tl.constexpr, keys: tl.constexpr, stages: tl.constexpr,
-    weighted: tl.constexpr, even: tl.constexpr, split: tl.constexpr,
+    weighted: tl.constexpr, even: tl.constexpr, less: tl.constexpr,
 ):  # fmt: skip
-    """a_i = sum_j p_ij v_j and log2 sum_j w_j exp(scale <q_i, k_j>) for a tile of queries."""
+    """a_i = sum_j p_ij v_j and log2 sum_j w_j exp(scale <q_i, k_j>) for a tile of queries.
+
+    If ``less``, these sums are taken away from those of the average ``every``, as mending.py tells.
+    """
     sample, head, number, mine = _place(n, heads, queries)
     k0, v0, w0 = key + sample * k_b + head * k_h, value + sample * v_b + head * v_h, weights + sample * w_b + head * w_h
     q = _block(query + sample * q_b + head * q_h, mine, n, q_n, width, queries, True)
@@ -85,16 +85,24 @@ def average_kernel(  # type: ignore[no-untyped-def]
     whole = m // keys * keys
     if not even:
         highest, mass, total = _average_step(
-            q, highest, mass, total, k0, v0, w0, whole, m, k_n, v_n, scale, width, keys, weighted, split, True
+            q, highest, mass, total, k0, v0, w0, whole, m, k_n, v_n, scale, width, keys, weighted, True
         )
     for first in tl.range(0, whole, keys, num_stages=stages):
         highest, mass, total = _average_step(
-            q, highest, mass, total, k0, v0, w0, first, m, k_n, v_n, scale, width, keys, weighted, split, False
+            q, highest, mass, total, k0, v0, w0, first, m, k_n, v_n, scale, width, keys, weighted, False
         )
     row = mine + tl.arange(0, queries)
-    there = out + number * n * width + row[:, None] * width + tl.arange(0, width)[None, :]
-    tl.store(there, (total / mass[:, None]).to(out.dtype.element_ty), row[:, None] < n)
-    tl.store(logarithm + number * n + row, highest + tl.log2(mass), row < n)
+    there = number * n * width + row[:, None] * width + tl.arange(0, width)[None, :]
+    average, power = total / mass[:, None], highest + tl.log2(mass)
+    if less:
+        natural = tl.load(every_sum + number * n + row, row < n, 0.0)
+        # Rounding must not bring it to 1, whatever the scores.
+        ratio = tl.minimum(tl.exp2(power - natural * 1.4426950408889634), most)
+        share = (ratio / (1 - ratio))[:, None]
+        average = tl.load(every + there, row[:, None] < n, 0.0).to(tl.float32) * (1 + share) - average * share
+        power = natural + tl.log2(1 - ratio) * 0.6931471805599453
+    tl.store(out + there, average.to(out.dtype.element_ty), row[:, None] < n)
+    tl.store(logarithm + number * n + row, power, row < n)
 
 
 @triton.jit
@@ -134,9 +142,9 @@ def query_kernel(  # type: ignore[no-untyped-def]
     query, key, value, weights, d_out, lowered, slope, d_query, scale, factor, n, m, heads,
     q_b, q_h, q_n, k_b, k_h, k_n, v_b, v_h, v_n, w_b, w_h, g_b, g_h, g_n,
     width: tl.constexpr, queries: tl.constexpr, keys: tl.constexpr, stages: tl.constexpr,
-    weighted: tl.constexpr, even: tl.constexpr,
+    weighted: tl.constexpr, even: tl.constexpr, less: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of a tile of queries."""
+    """The gradient of a tile of queries; if ``less``, it is taken away from the one that is there."""
     sample, head, number, mine = _place(n, heads, queries)
     k0, v0, w0 = key + sample * k_b + head * k_h, value + sample * v_b + head * v_h, weights + sample * w_b + head * w_h
     q = _block(query + sample * q_b + head * q_h, mine, n, q_n, width, queries, True)
@@ -155,7 +163,10 @@ def query_kernel(  # type: ignore[no-untyped-def]
         )
     row = mine + tl.arange(0, queries)
     there = d_query + number * n * width + row[:, None] * width + tl.arange(0, width)[None, :]
-    tl.store(there, (total * factor).to(d_query.dtype.element_ty), row[:, None] < n)
+    total *= factor
+    if less:
+        total = tl.load(there, row[:, None] < n, 0.0).to(tl.float32) - total
+    tl.store(there, total.to(d_query.dtype.element_ty), row[:, None] < n)
 
 
 @triton.jit
@@ -189,9 +200,12 @@ def key_kernel(  # type: ignore[no-untyped-def]
     query, key, value, weights, d_out, lowered, slope, d_query, d_key, d_value, scale, key_factor, value_factor,
     n, m, heads, q_b, q_h, q_n, k_b, k_h, k_n, v_b, v_h, v_n, w_b, w_h, g_b, g_h, g_n,
     width: tl.constexpr, queries: tl.constexpr, keys: tl.constexpr, stages: tl.constexpr,
-    weighted: tl.constexpr, even: tl.constexpr, biased: tl.constexpr, joint: tl.constexpr,
+    weighted: tl.constexpr, even: tl.constexpr, biased: tl.constexpr, joint: tl.constexpr, parted: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of a tile of keys and values; if ``joint``, its part of those of all queries is added to them."""
+    """The gradients of a tile of keys and values; if ``joint``, its part of those of all queries is added to them.
+
+    If ``parted``, those of a part of the queries, as many parts as there are programs along the second axis.
+    """
     sample, head, number, mine = _place(m, heads, keys)
     q0, g0 = query + sample * q_b + head * q_h, d_out + sample * g_b + head * g_h
     low0, slope0, d_query0 = lowered + number * n, slope + number * n, d_query + number * n * width
@@ -205,12 +219,19 @@ def key_kernel(  # type: ignore[no-untyped-def]
     dk = tl.zeros([keys, width], tl.float32)
     dv = tl.zeros([keys, width], tl.float32)
     whole = n // queries * queries
+    begin, end, rest = 0, whole, whole
+    if parted:
+        span = tl.cdiv(n // queries, tl.num_programs(1)) * queries
+        begin = tl.program_id(1) * span
+        end = tl.minimum(begin + span, whole)
+        rest = tl.where(tl.program_id(1) == 0, whole, n)  # from n on there are no queries, which add nothing
+        number += tl.program_id(1) * (tl.num_programs(0) // tl.cdiv(m, keys))
     if not even:
         dk, dv = _key_step(
-            k, v, bias, dk, dv, q0, g0, low0, slope0, d_query0, whole, n, q_n, g_n, scale,
+            k, v, bias, dk, dv, q0, g0, low0, slope0, d_query0, rest, n, q_n, g_n, scale,
             width, queries, biased, joint, True,
         )  # fmt: skip
-    for first in tl.range(0, whole, queries, num_stages=stages):
+    for first in tl.range(begin, end, queries, num_stages=stages):
         dk, dv = _key_step(
             k, v, bias, dk, dv, q0, g0, low0, slope0, d_query0, first, n, q_n, g_n, scale,
             width, queries, biased, joint, False,

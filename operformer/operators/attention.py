@@ -26,7 +26,8 @@ def attention(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | None 
     Adding log w before the softmax turns its sums into the quadrature rule w; equal weights give Definitions 2 and 6.
     Shapes: (..., n, d_k), (..., m, d_k), (..., m, d_v), weights (..., m) or (m,) -> (..., n, d_v). A point of weight
     zero is absent. Memory grows linearly with n and m. Half-precision inputs give a float32 output: averages tolerate
-    rounding, what is kept point by point does not.
+    rounding, what is kept point by point does not. On a GPU bfloat16 has float16's accuracy; a network's heads of 64 or
+    128 on a grid of nodes have that of torch's own kernel for bfloat16.
     """
     _check_shapes(query, key, value, weights)
     if weights is None:
@@ -52,20 +53,22 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | Near
     key and value, on a GPU a multiple of 8; hence the padding with zeros. Small heads in half precision have a kernel
     of their own there, which adds log w as it is.
     """
-    few = log_weights if isinstance(log_weights, NearlyEqual) and can_mend(query, value, scale) else None
+    few = log_weights if isinstance(log_weights, NearlyEqual) and can_mend(query, value) else None
     if isinstance(log_weights, NearlyEqual):
         log_weights = log_weights.log_weights if few is None else None
-    if few is None and has_small_heads(query, value, log_weights, scale):
-        return _attend_by_small_heads(query, key, value, log_weights, scale)
+    by_small_heads = few is None and has_small_heads(query, value, log_weights, scale)
     on_cpu = query.device.type == "cpu"
     unit: Tensor | None = None
-    if query.dtype in _HALF and on_cpu:
+    if query.dtype in _HALF and on_cpu and not by_small_heads:
         # The inputs stay rounded, the average is float32: CPUs gain nothing from half precision.
         query, key, value = query.float(), key.float(), value.float()
-    elif query.dtype == torch.bfloat16:
-        # A kernel that rounds its output to bfloat16 is off by 0.6 %.
+    elif query.dtype == torch.bfloat16 and few is None:
+        # A kernel that rounds its shares, or its output, to bfloat16 is off by 0.6 %.
         query, key, value, unit = in_float16(query, key, value, scale)
         scale = 1.0
+    if by_small_heads:
+        average = _attend_by_small_heads(query, key, value, log_weights, scale)
+        return average if unit is None else average * unit
     bias = None
     if log_weights is not None and on_cpu and not log_weights.requires_grad:
         bias = _finite(log_weights, query.dtype).unsqueeze(-2)
@@ -78,7 +81,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | Near
     width = width if on_cpu else -(-width // 8) * 8
     query, key, value = (_four_axes(t, leading, width) for t in (query, key, value))
     if few is not None:
-        average = attend_nearly_equal(query, key, value, few, scale)[..., :channels]
+        average = attend_nearly_equal(query, key, value, few, scale)  # whose heads need no padding
     else:
         mask = None if bias is None else _four_axes(bias, leading, bias.shape[-1])
         average = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)[..., :channels]
@@ -221,7 +224,8 @@ def in_float16(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple
     difference that a softmax can see.
     """
     with torch.no_grad():
-        c, unit = (_power_of_two(torch.linalg.vector_norm(t, torch.inf).float()).reshape(1) for t in (key, value))
+        largest = torch.stack([torch.linalg.vector_norm(t, torch.inf) for t in (key, value)])
+        c, unit = _power_of_two(largest.float()).split(1)
     return _Moved.apply(query, scale * c), _Moved.apply(key, 1 / c), _Moved.apply(value, 1 / unit), unit
 
 

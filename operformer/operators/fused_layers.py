@@ -128,7 +128,7 @@ def _average_points(
 ) -> Tensor:
     """`attend` with an output in half precision: (batch, heads, n, d_k) each."""
     if isinstance(log_weights, NearlyEqual):
-        return attend_nearly_equal(query, key, value, log_weights, scale).to(query.dtype).contiguous()
+        return attend_nearly_equal(query, key, value, log_weights, scale, wide=False)
     if has_small_heads(query, value, log_weights, scale):
         return average_points(query, key, value, log_weights, scale)
     if log_weights is None:

@@ -1,8 +1,8 @@
-"""Compiles every kernel of small_heads.py for compute capability 9.0, with no GPU; prints what each takes, as JSON.
+"""Compiles the kernels of small_heads.py and mending.py for compute capability 9.0, with no GPU; prints what they take.
 
     python tests/kernels/compiled_for_hopper.py [fp16 bf16] [--variants]
 
-One form of each pass and width (weights, parts of tiles), or with --variants all four.
+One line of JSON for each pass and width (weights, parts of tiles), or with --variants for all four forms.
 """
 
 import json
@@ -17,28 +17,30 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from operformer.kernels.small_heads import ROWS, TILINGS, _launch
+from operformer.kernels.small_heads import ROWS, TILINGS, launch
 from operformer.kernels.small_heads_tiles import average_kernel, key_kernel, query_kernel, slope_kernel
 
 KERNELS = {"average": average_kernel, "queries": query_kernel, "keys": key_kernel, "joint": key_kernel}
-WIDE = ("weights", "logarithm", "lowered", "slope")
-HALF = ("query", "key", "value", "d_out", "d_query", "d_key", "d_value")
-REAL = ("scale", "factor", "key_factor", "value_factor", "shift")
+WIDE = ("weights", "logarithm", "every_sum", "lowered", "slope")
+HALF = ("query", "key", "value", "d_out", "every", "d_query", "d_key", "d_value")
+REAL = ("scale", "factor", "key_factor", "value_factor", "shift", "most")
+MENDED = (64, 128)  # channels of heads whose kernels take sums away
 DUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 
 
-def type_of(name, half, is_joint):
-    if name in WIDE or name == "out" or (is_joint and name == "d_query"):
+def type_of(name, half, part, constants):
+    is_wide = (part == "joint" and name == "d_query") or (constants.get("parted") and name in ("d_key", "d_value"))
+    if name in WIDE or name == "out" or is_wide:
         return "*fp32"
     if name in HALF:
         return f"*{half}"
     return "fp32" if name in REAL else "i32"
 
 
-def compiled(kernel, half, is_joint, options, **constants):
+def compiled(kernel, half, part, options, **constants):
     """A kernel for contiguous inputs whose sizes are multiples of 16, as a launch would specialise it."""
     names = kernel.arg_names
-    types = {name: "constexpr" if name in constants else type_of(name, half, is_joint) for name in names}
+    types = {name: "constexpr" if name in constants else type_of(name, half, part, constants) for name in names}
     aligned = [i for i, name in enumerate(names) if types[name] == "i32" or types[name].startswith("*")]
     source = ASTSource(
         kernel,
@@ -51,14 +53,15 @@ def compiled(kernel, half, is_joint, options, **constants):
 
 def one(part, width, half, is_weighted, is_even):
     tiling = TILINGS[width, part]
-    form = _launch(tiling)
+    form = launch(tiling)
     options = {name: form.pop(name) for name in ("num_warps", "maxnreg") if name in form}
     constants = form | {"width": width, "weighted": is_weighted, "even": is_even}
-    if part == "average":
-        constants["split"] = half == "bf16"
     if part in ("keys", "joint"):
         constants |= {"biased": is_weighted or (part == "joint" and not is_even), "joint": part == "joint"}
-    return compiled(KERNELS[part], half, part == "joint", options, **constants)
+        constants["parted"] = width in MENDED
+    else:
+        constants["less"] = width in MENDED
+    return compiled(KERNELS[part], half, part, options, **constants)
 
 
 def taken(kernel):
@@ -90,7 +93,7 @@ def main():
         for (width, part), (is_weighted, is_even) in product(TILINGS, forms):
             about = {"part": part, "width": width, "half": half, "weighted": is_weighted, "even": is_even}
             print(json.dumps(about | taken(one(part, width, half, is_weighted, is_even))), flush=True)
-        slope = compiled(slope_kernel, half, False, {"num_warps": 4}, width=16, queries=ROWS)
+        slope = compiled(slope_kernel, half, "slope", {"num_warps": 4}, width=16, queries=ROWS)
         print(json.dumps({"part": "slope", "half": half} | taken(slope)), flush=True)
 
 

@@ -51,6 +51,8 @@ def test_same_function_and_gradients(device, monkeypatch, name):
     assert ("Mended" in functions) == (name == "TNO, few weights")
     assert ("small_heads" in functions) == ("small heads" in name)
     found.backward(dz)
+    if device == "cuda":
+        torch.cuda.synchronize()  # an error of a kernel is told at the next wait
     # Functions of an extended patch are not orthogonal on it: rounded coefficients cancel.
     assert float((found.double() - z).detach().norm() / z.detach().norm()) < (2e-3 if "extension" in name else 1e-3)
     for key, parameter in operator.named_parameters():

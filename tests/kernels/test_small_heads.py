@@ -113,14 +113,6 @@ def test_a_wide_average_has_more_digits(device):
     assert max(compared(inputs, weights, found=wide)) < 2e-3
 
 
-def test_shares_in_two_parts_leave_no_rounding(device, monkeypatch):
-    """As bfloat16 has them, which the interpreter has not."""
-    monkeypatch.setattr(small_heads, "SPLIT", (torch.float16,))
-    inputs, weights = inputs_of(37, 41, 16, device), weights_of("weighted", 41, device)
-    found = small_heads.average_points(*inputs, log_density(weights), 0.3, True).detach()
-    torch.testing.assert_close(found.double(), literal_attention(*inputs, weights, 0.3).detach(), rtol=1e-5, atol=2e-6)
-
-
 def test_the_logarithm_of_the_sum(device):
     inputs, weights = inputs_of(21, 50, 16, device), weights_of("weighted", 50, device)
     logarithms = log_density(weights)
@@ -199,6 +191,21 @@ def test_attend_by_this_kernel(device, monkeypatch, kind):
         torch.testing.assert_close(shared[0, 0], found[0].detach(), rtol=0, atol=0)
 
 
+def test_bfloat16_goes_through_float16(device, monkeypatch):
+    """Far from one, so that its range has to be moved; the interpreter itself has no bfloat16."""
+    monkeypatch.setattr(sys.modules[attend.__module__], "has_small_heads", lambda *_: True)
+    factors = (1e-3, 1e3, 1e6)
+    made = zip(inputs_of(21, 37, 16, device), factors, strict=True)
+    inputs = [(factor * t.detach().float()).bfloat16().requires_grad_() for t, factor in made]
+    found, weights = attend(*inputs, log_density(weights_of("weighted", 37, device)), 0.3), weights_of("weighted", 37)
+    expected = literal_attention(*inputs, weights.to(device), 0.3)
+    assert found.dtype == torch.float32
+    assert float((found - expected).detach().norm() / expected.detach().norm()) < 5e-4
+    gradients = [torch.autograd.grad(t, inputs, torch.ones_like(t) / 1e6) for t in (found, expected)]
+    for ours, theirs in zip(*gradients, strict=True):
+        assert float((ours.double() - theirs.double()).norm() / theirs.double().norm()) < 5e-3  # bfloat16's rounding
+
+
 @pytest.mark.filterwarnings("ignore")  # what the compiler says of itself
 def test_attend_compiles_as_one_graph(device, monkeypatch):
     monkeypatch.setattr(sys.modules[attend.__module__], "has_small_heads", lambda *_: True)
@@ -226,7 +233,7 @@ def test_which_heads_are_small(monkeypatch):
     assert not is_small(other(dtype=torch.float32), head)
     assert not is_small(other(device=torch.device("cpu")), head)
     assert not is_small(other(numel=lambda: 0), head)
-    assert set(SMALL_HEADS) == set(small_heads.WIDTHS)
+    assert {(width, "joint") for width in SMALL_HEADS} <= set(small_heads.TILINGS)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(major=7))
     assert not is_small(head, head)
 
@@ -259,4 +266,5 @@ def test_kernels_compile_for_hopper():
         assert kernel["spilled"] <= 32, kernel  # bytes; loops do not wait for that
         assert kernel["shared"] < 113_000, kernel  # two programs fit on a multiprocessor
         assert kernel["products"] > 0 or kernel["part"] == "slope", kernel
-        assert kernel["groups"] <= kernel["products"] / 2, kernel  # not one by one
+        # Not one by one; but with few registers programs hide each other's waiting, which was measured as faster.
+        assert kernel["groups"] <= kernel["products"] / 2 or kernel["registers"] <= 128, kernel

@@ -1,12 +1,11 @@
 """Plain attention, mended where points weigh less, against the definition in float64; on a GPU where there is one."""
 
 import math
-from contextlib import nullcontext
 from importlib import import_module
 
 import pytest
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 
 from operformer import TNO, Grid
 from operformer.domain.grading import graded_grid
@@ -59,6 +58,7 @@ def test_the_boundary_is_where_weights_are_not_the_largest(shape):
     few, weights = few_of(grid), grid.weights.flatten() / grid.weights.max()
     torch.testing.assert_close(few.index.sort().values, torch.nonzero(weights < 0.9)[:, 0])
     torch.testing.assert_close(few.log_missing.exp(), 1 - weights[few.index], rtol=1e-12, atol=0)
+    assert few.most == pytest.approx(float(few.log_missing.exp().max()), rel=1e-12)
 
 
 def test_missing_weights_by_hand():
@@ -91,9 +91,7 @@ def test_other_grids_keep_their_logarithms(grid):
 # The average
 
 
-@pytest.mark.parametrize(
-    ("width", "order"), [(16, "points first"), (64, "points first"), (64, "heads first"), (72, "heads first")]
-)
+@pytest.mark.parametrize(("width", "order"), [(16, "points first"), (64, "heads first")])
 @pytest.mark.parametrize("shape", NODES[:2])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 3e-6), (torch.float16, 3e-3)])
 def test_values_and_gradients_are_those_of_the_definition(shape, width, order, dtype, tolerance):
@@ -154,7 +152,7 @@ def as_if_on_a_gpu(monkeypatch):
 
     monkeypatch.setattr(tno, "is_faster", lambda dtype, head, device: head > 56)
     attention = import_module("operformer.operators.attention")  # the package has a function of that name
-    monkeypatch.setattr(attention, "can_mend", lambda query, value, scale: query.shape[-1] > 56)
+    monkeypatch.setattr(attention, "can_mend", lambda query, value: query.shape[-1] > 56)
     monkeypatch.setattr(attention, "attend_nearly_equal", counted)
     return calls
 
@@ -173,7 +171,8 @@ def test_a_tno_on_nodes_is_the_same_function(dtype, tolerance, as_if_on_a_gpu):
     out = operator(u, grid)
     assert as_if_on_a_gpu == [(2, 2, 37 * 41, 64)] * 2
     weighted = tno.apply_pointwise(operator.network, operator, u, grid, None, tno.log_weights_of(grid))
-    torch.testing.assert_close(out, weighted, rtol=1e-4, atol=1e-5)
+    # What differs by float32's rounding may be rounded to another half.
+    assert float((out - weighted).detach().norm() / weighted.detach().norm()) < 1e-4
     mine, other = (
         torch.cat([g.flatten() for g in torch.autograd.grad(z.square().sum(), list(operator.parameters()))])
         for z in (out, weighted)
@@ -224,46 +223,60 @@ def test_the_operators_are_what_compilers_are_told(order):
     few, inputs = few_of(grid), heads(31 * 37, 8, torch.float32, order=order)
     inputs = [t.detach() for t in inputs]
     rest = (few.index, few.log_missing)
-    torch.library.opcheck(few_weights.mended_attention, (*inputs, *rest, 0.5))
-    average, total = few_weights.mended_attention(*inputs, *rest, 0.5)
+    torch.library.opcheck(few_weights.mended_attention, (*inputs, *rest, few.most, 0.5, True))
+    average, total = few_weights.mended_attention(*inputs, *rest, few.most, 0.5, True)
     gradient = torch.ones_like(average)
     torch.library.opcheck(few_weights.mended_attention_backward, (gradient, *inputs, *rest, average, total, 0.5))
 
 
-# On a GPU
+# On a GPU, where an error of a kernel is told at the next wait: each test waits at its end
+
+
+@pytest.fixture
+def finished():
+    yield
+    torch.cuda.synchronize()
 
 
 @on_gpu
-@pytest.mark.parametrize("kernel", ["chosen", "flash"])
-@pytest.mark.parametrize("order", ["points first", "heads first"])
-@pytest.mark.parametrize("width", [16, 64, 72, 128])
-@pytest.mark.parametrize("shape", [(129,), (64, 64), (41, 43)])
-def test_kernels_of_a_gpu_give_the_definition(shape, width, order, kernel):
+@pytest.mark.parametrize(
+    ("shape", "width", "order", "dtype"),
+    [
+        ((37,), 64, "points first", torch.float16),
+        ((129,), 64, "heads first", torch.float16),
+        ((64, 64), 64, "points first", torch.bfloat16),
+        ((64, 64), 128, "heads first", torch.float16),
+        ((41, 43), 64, "heads first", torch.float16),
+        ((41, 43), 128, "points first", torch.bfloat16),
+    ],
+)
+def test_kernels_of_a_gpu_give_the_definition(shape, width, order, dtype, finished):
     grid = Grid.uniform(shape)
-    inputs = heads(math.prod(shape), width, torch.float16, "cuda", order)
+    inputs = heads(math.prod(shape), width, dtype, "cuda", order)
     exact = literal_attention(*inputs, grid.weights.flatten().cuda(), width**-0.5)
-    with sdpa_kernel(SDPBackend.FLASH_ATTENTION) if kernel == "flash" else nullcontext():
-        found = attend_nearly_equal(*inputs, few_of(grid), width**-0.5)
-        compare(found, exact, inputs, 4e-3)
+    found = attend_nearly_equal(*inputs, few_of(grid), width**-0.5)
+    torch.cuda.synchronize()
+    compare(found, exact, inputs, 4e-3 if dtype == torch.float16 else 2e-2)
 
 
 @on_gpu
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_attend_on_a_gpu_is_no_less_exact_than_with_channels(dtype):
+def test_attend_on_a_gpu_is_no_less_exact_than_torch(dtype, finished):
+    """Beside plain attention, whose inner points weigh as much."""
     grid = Grid.uniform((64, 64)).to("cuda")
     inputs = heads(64 * 64, 64, dtype, "cuda")
     few, exact = few_of(grid), literal_attention(*inputs, grid.weights.flatten(), 0.125)
-    assert few_weights.can_mend(inputs[0], inputs[2], 0.125)
-    errors = [(attend(*inputs, given, 0.125) - exact).detach().abs().max() for given in (few, few.log_weights)]
-    assert float(errors[0]) < 1.5 * float(errors[1])
-    found = attend(*inputs, few, 0.125)
+    assert few_weights.can_mend(inputs[0], inputs[2])
+    found, plain = attend(*inputs, few, 0.125), scaled_dot_product_attention(*inputs, scale=0.125)
     assert found.dtype == torch.float32
-    compare(found, exact, inputs, 4e-3 if dtype == torch.float16 else 1e-2)
+    errors = [(t - e).detach().norm() for t, e in ((found, exact), (plain, literal_attention(*inputs, None, 0.125)))]
+    assert float(errors[0]) < 1.2 * float(errors[1])
+    compare(found, exact, inputs, 4e-3 if dtype == torch.float16 else 2e-2)
 
 
 @on_gpu
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_it_is_compiled_in_one_graph_on_a_gpu(dtype):
+def test_it_is_compiled_in_one_graph_on_a_gpu(dtype, finished):
     operator = set_precision(TNO(2, 1, 1, hidden_channels=128, n_layers=2, n_heads=2), dtype).cuda()
     grid, u = Grid.uniform((64, 64)).to("cuda"), sample(2, 1, 64, 64).float().cuda()
     torch.compiler.reset()
@@ -277,7 +290,7 @@ def test_it_is_compiled_in_one_graph_on_a_gpu(dtype):
 
 
 @on_gpu
-def test_it_is_recorded_as_a_cuda_graph():
+def test_it_is_recorded_as_a_cuda_graph(finished):
     operator = set_precision(TNO(2, 1, 1, hidden_channels=128, n_layers=2, n_heads=2), torch.float16).cuda()
     grid, u = Grid.uniform((64, 64)).to("cuda"), sample(2, 1, 64, 64).float().cuda()
     assert isinstance(operator._measure(grid), NearlyEqual)
