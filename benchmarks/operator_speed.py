@@ -183,12 +183,12 @@ def measure(name, form, precision, arguments, turn):
         with torch.no_grad():
             run(u, grid)
 
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     with turn.given_away() if form in ("compiled", "graphed") else nullcontext():
         for _ in range(2):
             step()
         infer()
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
     seconds = median_time(step, device, arguments.repetitions)
     row["step ms"] = 1e3 * seconds / batch
     row["samples/s"] = batch / seconds

@@ -106,7 +106,7 @@ def has_small_heads(query: Tensor, value: Tensor, log_weights: Tensor | None, sc
         and (log_weights is None or not log_weights.requires_grad)
         and query.numel() > 0
         and torch.cuda.get_device_properties(query.device).major >= TENSOR_CORES
-        and not torch.compiler.is_exporting()
+        and (torch.compiler.is_dynamo_compiling() or not torch.compiler.is_exporting())
     )
 
 
