@@ -7,7 +7,8 @@ Time and peak memory of inference and of a training step (forward, mean square, 
 or ``--batch`` of them. Three studies: points along each axis with the patches fixed, so that N grows fourfold for
 twice as many; patches along each axis at a fixed resolution; width. An exponent p says that twice as much costs 2^p
 times; it is the slope of least squares in log-log over the last three values. Memory is CUDA's peak; on a CPU there is
-time only. What does not fit into memory is said and left out, and so is all that is larger. TNO-sources attends to
+time only. On a GPU actions are recorded as CUDA graphs, so that small sizes do not show how fast a CPU launches; memory
+is that of the calls before. What does not fit into memory is said and left out, and so is all that is larger. TNO-sources attends to
 ``--sources`` points; the plain TNO is measured up to ``--longest`` seconds for a call.
 """
 
@@ -22,6 +23,7 @@ import numpy as np
 import torch
 
 from operformer import FANO, TNO, Grid, ViTNO, set_precision
+from operformer.kernels.recording import CudaGraphs
 from operformer.learning.provenance import provenance
 
 OPERATORS = ["TNO", "TNO-sources", "ViTNO", "FANO"]
@@ -58,15 +60,16 @@ def measure(name, size, arguments):
 
         def infer():
             with torch.no_grad():
-                operator(u, grid)
+                return operator(u, grid)
 
         def step():
-            operator(u, grid).square().mean().backward()
-            operator.zero_grad()
+            loss = operator(u, grid).square().mean()
+            loss.backward()
+            return loss.detach()
 
         row = {"operator": name, "points": size.points**2, "patches": size.patches**2, "width": size.width}
         for what, action in (("inference", infer), ("step", step)):
-            row[f"{what} ms"], row[f"{what} GiB"] = timed(action, arguments)
+            row[f"{what} ms"], row[f"{what} GiB"] = timed(action, operator, arguments)
     except (RuntimeError, MemoryError) as error:
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
@@ -82,11 +85,14 @@ def measure(name, size, arguments):
     return row
 
 
-def timed(action, arguments):
+def timed(action, operator, arguments):
     """Median of milliseconds, and the peak of GiB, of one call; the first is not counted."""
-    times, on_gpu = [], arguments.device == "cuda"
+    times, memory, on_gpu = [], None, arguments.device == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
+        action()
+        memory = torch.cuda.max_memory_allocated() / 2**30
+        action = CudaGraphs(list(operator.parameters()))(action)
     clock = time.process_time if arguments.processor else time.perf_counter
     for repetition in range(arguments.repetitions + 1):
         if on_gpu:
@@ -100,7 +106,7 @@ def timed(action, arguments):
             times.append(elapsed)
         if elapsed > arguments.longest / 2 and times:
             break
-    return 1e3 * statistics.median(times), torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None
+    return 1e3 * statistics.median(times), memory
 
 
 def study(name, variable, sizes, arguments):
