@@ -18,6 +18,8 @@ from operformer.domain.basis import Basis
 from operformer.domain.patches import AxisPatches, Patches, ScatteredPatches
 from operformer.domain.products import exact_matmul
 
+FEW = 16  # columns of a product
+
 
 @dataclass(frozen=True, eq=False)
 class TensorTransform:
@@ -62,7 +64,12 @@ class TensorTransform:
         for k in reversed(range(d)):
             matrix = matrices[k][0] if is_shared else self._among_patches(matrices[k], k)
             trailing = v.shape[first + k + 1 :]
-            v = multiply(matrix, v.flatten(first + k + 1)).unflatten(-1, trailing)
+            columns = v.flatten(first + k + 1)
+            if is_shared and columns.shape[-1] < FEW:
+                columns = multiply(columns.mT, matrix.T).mT  # one product, not one of few columns for each of many rows
+            else:
+                columns = multiply(matrix, columns)
+            v = columns.unflatten(-1, trailing)
         return v if is_shared else v.flatten(1, d)
 
     def _among_patches(self, matrix: Tensor, k: int) -> Tensor:
