@@ -19,7 +19,7 @@ from operformer.files import read_json, write_json
 
 NAME = "made.json"
 SECONDS = "seconds.json"
-COMMIT = "OPERFORMER_COMMIT"  # of a copy that is no checkout: what git describe --always --dirty says where it was made
+COMMIT = "OPERFORMER_COMMIT"  # of a copy of the files: what git describe --always --dirty says where it was made
 PACKAGES = ("torch", "triton", "numpy", "lightning-fabric", "matplotlib", "neuraloperator")
 
 
@@ -69,9 +69,9 @@ def _version(package: str) -> str | None:
 
 def _commit() -> dict[str, Any]:
     """The commit of the checkout that this package lies in, and whether its files are those of the commit."""
-    is_tracked = _git("ls-files", "--error-unmatch", Path(__file__).name)  # an environment may lie in another checkout
-    said = _git("describe", "--always", "--dirty", "--exclude=*", "--abbrev=12") if is_tracked else ""
-    said = said or os.environ.get(COMMIT, "")
+    said = os.environ.get(COMMIT, "")
+    if not said and _git("ls-files", "--error-unmatch", Path(__file__).name):  # an environment may lie in another
+        said = _git("describe", "--always", "--dirty", "--exclude=*", "--abbrev=12")
     return {"commit": said.removesuffix("-dirty") or None, "is_clean": not said.endswith("-dirty") if said else None}
 
 

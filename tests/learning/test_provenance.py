@@ -19,7 +19,8 @@ def say(monkeypatch, text, code=0):
     ("said", "variable", "commit", "is_clean"),
     [
         ("abc123\n", "", "abc123", True),
-        ("abc123-dirty\n", "def456", "abc123", False),
+        ("abc123-dirty\n", "", "abc123", False),
+        ("abc123-dirty\n", "def456", "def456", True),  # a copy of the files over another checkout
         ("", "", None, None),
         ("", "def456", "def456", True),  # a copy that is no checkout
         ("", "def456-dirty", "def456", False),
