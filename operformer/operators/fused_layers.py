@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import prod
 from typing import Any
 
 import torch
@@ -253,31 +252,28 @@ def _tables(modes: ModeTables, transform: TensorTransform) -> tuple[Tensor, Tens
 
     The constant, which has no sine, gets one that is zero, so that all functions come in pairs where any does.
     """
-    turn = _turn(modes, transform)
     there, back = transform.analysis[0][0], transform.synthesis[0][0]
     for analysis, synthesis in zip(transform.analysis[1:], transform.synthesis[1:], strict=True):
         there, back = torch.kron(there, analysis[0]), torch.kron(back, synthesis[0])
-    return turn @ there, back @ turn.T
+    return _gathered(modes, there), _gathered(modes, back.T).T
 
 
 def _gram(modes: ModeTables, transform: TensorTransform) -> Tensor | None:
     """The inner products (E, E) of the functions of a basis in half precision; none of an orthonormal one."""
     if transform.gram is None:
         return None
-    turn, products = _turn(modes, transform), transform.gram[0][0]
+    products = transform.gram[0][0]
     for gram in transform.gram[1:]:
         products = torch.kron(products, gram[0])
-    return (turn @ products @ turn.T).to(torch.float16)
+    return _gathered(modes, _gathered(modes, products).T).to(torch.float16)
 
 
-def _turn(modes: ModeTables, transform: TensorTransform) -> Tensor:
-    """The functions (E) as sums of products of functions of one variable, padded as `_tables` says."""
-    signs = modes.signs.to(transform.analysis[0])
-    turn = signs.new_zeros(modes.count, prod(matrix.shape[1] for matrix in transform.analysis))
-    turn = turn.scatter_add(1, modes.terms, signs)
+def _gathered(modes: ModeTables, rows: Tensor) -> Tensor:
+    """Rows for the functions (E) from those for products of functions of one variable, by sums: TF32 rounds none."""
+    rows = modes.gather(rows.unsqueeze(0)).squeeze(1)
     if modes.n_single < modes.count:
-        turn = torch.cat([turn[:1], torch.zeros_like(turn[:1]), turn[1:]])
-    return pad(turn, (0, 0, 0, -len(turn) % ALIGNED))
+        rows = torch.cat([rows[:1], torch.zeros_like(rows[:1]), rows[1:]])
+    return pad(rows, (0, 0, 0, -len(rows) % ALIGNED))
 
 
 def _grouped_weights(mixing: SpectralMixing, count: int) -> tuple[int, Tensor]:
