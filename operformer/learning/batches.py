@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from operformer.errors import UsageError
 from operformer.problems import Pairs, Samples, Symmetry
 from operformer.problems.symmetry import moved
 
+BatchName = Literal["points", "pairs"]
 FITS = 0.4  # of the free memory of a GPU, which the training itself needs too
 
 
@@ -76,8 +77,10 @@ class Plan:
         return sum(len(self.levels(epoch)) for epoch in range(self.epochs))
 
 
-def batch_sizes(finest: int, levels: Sequence[Pairs]) -> tuple[int, ...]:
-    """As many points in a batch of each resolution as ``finest`` pairs of the last one have."""
+def batch_sizes(finest: int, levels: Sequence[Pairs], batches: BatchName = "points") -> tuple[int, ...]:
+    """As many points in a batch of each resolution as ``finest`` pairs of the last one have, or as many pairs."""
+    if batches == "pairs":
+        return (finest,) * len(levels)
     points = [prod(pairs.grid.shape) for pairs in levels]
     return tuple(max(1, round(finest * points[-1] / n)) for n in points)
 

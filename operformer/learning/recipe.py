@@ -12,6 +12,7 @@ import torch
 
 from operformer.errors import DataError, ResourceError, UsageError
 from operformer.files import read_json, write_json
+from operformer.learning.batches import BatchName
 from operformer.learning.loss import LossName
 from operformer.learning.optimizer import OptimizerName
 from operformer.learning.rounding import AverageName, ProductName
@@ -28,7 +29,7 @@ class Training:
     """How to train. Good values: the authors' Adam at 1e-3 with the plateau rule; the cosine when epochs are few.
 
     ``batch_size`` counts the pairs of one update, over all processes and all parts of an accumulation, at the finest
-    resolution; coarser batches hold more pairs and as many points.
+    resolution; coarser batches hold more pairs and as many points, or with ``batches="pairs"`` as many pairs.
     """
 
     epochs: int = 100
@@ -48,6 +49,7 @@ class Training:
     compile: bool = False  # on one GPU that holds the pairs, batches are launched as CUDA graphs, too
     strategy: Literal["ddp", "fsdp"] = "ddp"  # of several processes: whole copies, or shards of the weights
     resolutions: Literal["staged", "mixed"] = "staged"  # of several: from coarse to fine, or one drawn for each batch
+    batches: BatchName = "points"  # of coarser resolutions: with as many points as the finest one's, or as many pairs
     stages: tuple[float, ...] = ()  # of the epochs, the part of each resolution, coarse to fine; equal if not given
     augment: bool = False  # move every pair by a random symmetry of the problem
     save_minutes: float = 10.0  # between checkpoints inside an epoch

@@ -118,7 +118,7 @@ def _prepare(
     has_graphs = settings.compile and is_one_gpu and _are_on(levels, ranks.device)
     module = ranks.setup(operator, settings.compile and not has_graphs)
     optimizer = make_optimizer(settings.optimizer, operator, settings.learning_rate, settings.weight_decay)
-    sizes = batch_sizes(settings.batch_size, levels)
+    sizes = batch_sizes(settings.batch_size, levels, settings.batches)
     is_mixed = settings.resolutions == "mixed"
     plan = Plan(len(levels[0]), sizes, settings.epochs, settings.seed, is_mixed, settings.stages)
     state = State(

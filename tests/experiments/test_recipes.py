@@ -42,8 +42,8 @@ def test_the_best_recipe_at_64_points():
 @pytest.mark.parametrize("name", [name for name in RECIPES["best"] if "416" in name])
 def test_a_patch_of_the_coarse_grid_has_all_modes(name):
     experiment = RECIPES["best"][name]
-    (coarse,), patches = experiment.data.coarser, experiment.operator["n_patches"][0]
-    assert coarse / patches >= 2 * experiment.operator["n_modes"]
+    coarsest, patches = experiment.data.coarser[0], experiment.operator["n_patches"][0]
+    assert coarsest / patches >= 2 * experiment.operator["n_modes"]
 
 
 def test_darcy_flow_of_li_et_al():

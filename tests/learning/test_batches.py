@@ -24,6 +24,7 @@ def plan(sizes=(12, 6, 3), epochs=7, is_mixed=False, seed=5):
 def test_batches_hold_as_many_points_at_every_resolution():
     levels = [pairs(n) for n in (7, 14, 28)]
     assert batch_sizes(3, levels) == (12, 6, 3)
+    assert batch_sizes(3, levels, "pairs") == (3, 3, 3)
     assert batch_sizes(1, [pairs(10), pairs(13)]) == (1, 1)
 
 
