@@ -263,7 +263,7 @@ def test_kernels_compile_for_hopper():
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == len(small_heads.TILINGS) + 1
     for kernel in found:
-        assert kernel["spilled"] <= 32, kernel  # bytes; loops do not wait for that
+        assert kernel["spilled"] <= 128, kernel  # bytes of a thread, by versions of Triton; hundreds were slow
         assert kernel["shared"] < 113_000, kernel  # two programs fit on a multiprocessor
         assert kernel["products"] > 0 or kernel["part"] == "slope", kernel
         # Not one by one; but with few registers programs hide each other's waiting, which was measured as faster.

@@ -293,7 +293,7 @@ def test_what_killed_writes_left_is_swept_away(carry_out, tmp_path):
 CHANGES = {
     "epochs": 2, "batch_size": 4, "learning_rate": 5e-3, "schedule": "plateau", "loss": "h1", "weight_decay": 0.5,
     "clip_norm": 0.01, "seed": 1, "optimizer": "muon", "ema": 0.9, "averages": "bfloat16", "resolutions": "mixed",
-    "augment": True,
+    "augment": True, "batches": "pairs",
 }  # fmt: skip
 ELSEWHERE = {
     "stages": "tests/learning/test_batches.py, and test_stages_are_as_many_as_resolutions",
