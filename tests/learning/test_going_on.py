@@ -312,7 +312,7 @@ def test_every_option_is_looked_at():
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_every_option_changes_the_numbers(carry_out, tmp_path, name):
-    coarser = (6,) if name == "resolutions" else ()
+    coarser = (6,) if name in ("resolutions", "batches") else ()
     carry_out(tmp_path / "as it was", coarser=coarser)
     carry_out(tmp_path / "changed", replace(SETTINGS, **{name: CHANGES[name]}), coarser=coarser)
     assert metrics(tmp_path / "as it was") != metrics(tmp_path / "changed")
