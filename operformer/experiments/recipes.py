@@ -38,6 +38,7 @@ _BETTER: dict[str, dict[str, Any]] = {
 _COARSE: dict[str, tuple[tuple[int, ...], tuple[float, ...], dict[str, Any]]] = {
     "ViTNO": ((208,), (0.8, 0.2), {"batch_size": 2}),
     "FANO": ((104, 208), (0.5, 0.3, 0.2), {"batches": "pairs", "learning_rate": 2e-3}),
+    "darcy-64-tno": ((32,), (0.7, 0.3), {"batches": "pairs"}),
     "darcy-li-85": ((43,), (0.8, 0.2), {"batches": "pairs"}),
 }
 
