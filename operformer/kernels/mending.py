@@ -9,14 +9,12 @@ Backward they are told o and L; few keys make few programs, so the sums over que
 
 from __future__ import annotations
 
-from math import log2
-
 import torch
 import triton
 from torch import Tensor
 
-from operformer.kernels.small_heads import LOG2_E, ROWS, TILINGS, binary_logarithms, launch
-from operformer.kernels.small_heads_tiles import average_kernel, key_kernel, query_kernel, slope_kernel
+from operformer.kernels.small_heads import LOG2_E, TILINGS, binary_logarithms, launch, slopes
+from operformer.kernels.small_heads_tiles import average_kernel, key_kernel, query_kernel
 
 PROGRAMS = 512  # that keep a GPU busy
 SHORTEST = 8  # blocks of queries in a part
@@ -54,16 +52,10 @@ def take_gradients_away(
     small_heads.py.
     """
     (batch, heads, n, width), m = query.shape, key.shape[2]
-    logarithm = total * LOG2_E
-    slope, lowered = torch.empty_like(total), torch.empty_like(total)
-    shift = round(log2(points) / 2)
-    slope_kernel[(batch * heads * triton.cdiv(n, ROWS),)](
-        d_out, out, logarithm, slope, lowered, float(shift), n, heads, *d_out.stride()[:3], width=width, queries=ROWS
-    )
+    lowered, slope, factor = slopes(d_out, out, total * LOG2_E, points)
     weights = binary_logarithms(log_missing, batch, heads, total)
     inputs = (query, key, value, weights, d_out, lowered, slope)
     strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *weights.stride()[:2], *d_out.stride()[:3])
-    factor = 2.0**-shift
     tiling = TILINGS[width, "queries"]
     query_kernel[(batch * heads * triton.cdiv(n, tiling.queries),)](
         *inputs, d_query, scale * LOG2_E, scale * factor, n, m, heads, *strides,

@@ -110,11 +110,7 @@ def small_heads_backward(
     """The gradients of query, key and value, in their precision."""
     d_out, query, key, value = (_with_channels_together(t) for t in (d_out.to(query.dtype), query, key, value))
     (batch, heads, n, width), m = query.shape, key.shape[2]
-    slope, lowered = torch.empty_like(logarithm), torch.empty_like(logarithm)
-    shift = round(log2(m) / 2)
-    slope_kernel[(batch * heads * triton.cdiv(n, ROWS),)](
-        d_out, out, logarithm, slope, lowered, float(shift), n, heads, *d_out.stride()[:3], width=width, queries=ROWS
-    )
+    lowered, slope, value_factor = slopes(d_out, out, logarithm, m)
     weights = binary_logarithms(log_weights, batch, heads, logarithm)
     inputs = (query, key, value, weights, d_out, lowered, slope)
     strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *weights.stride()[:2], *d_out.stride()[:3])
@@ -124,7 +120,7 @@ def small_heads_backward(
         d_query = torch.zeros(query.shape, dtype=torch.float32, device=query.device)
     else:
         d_query = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    weighted, value_factor = log_weights is not None, 2.0**-shift
+    weighted = log_weights is not None
     tiling = TILINGS[width, "joint" if joint else "keys"]
     key_kernel[(batch * heads * triton.cdiv(m, tiling.keys),)](
         *inputs, d_query, d_key, d_value, scale * LOG2_E, scale * value_factor, value_factor, n, m, heads, *strides,
@@ -163,6 +159,17 @@ def _backward(ctx, d_out, _):  # type: ignore[no-untyped-def]
 
 
 small_heads.register_autograd(_backward, setup_context=_setup)
+
+
+def slopes(d_out: Tensor, out: Tensor, logarithm: Tensor, points: int) -> tuple[Tensor, Tensor, float]:
+    """For each query: its logarithm, lowered so that p is about sqrt(points) times as large; d_out . out; 1 / that."""
+    (batch, heads, n), shift = logarithm.shape, round(log2(points) / 2)
+    lowered, slope = torch.empty_like(logarithm), torch.empty_like(logarithm)
+    slope_kernel[(batch * heads * triton.cdiv(n, ROWS),)](
+        d_out, out, logarithm, slope, lowered, float(shift), n, heads, *d_out.stride()[:3],
+        width=d_out.shape[-1], queries=ROWS,
+    )  # fmt: skip
+    return lowered, slope, 2.0**-shift
 
 
 def binary_logarithms(log_weights: Tensor | None, batch: int, heads: int, unused: Tensor) -> Tensor:
