@@ -32,7 +32,14 @@ _MUON = ("TNO", "Transformer", "ViTNO")
 _BETTER: dict[str, dict[str, Any]] = {
     "TNO": {"waves": 8},
     "ViTNO": {"waves": 8, "n_modes": 8},
-    "FANO": {"n_patches": [4, 4], "n_modes": 12, "periodic_extension": True, "hidden_channels": 64, "final_modes": 0},
+    "FANO": {
+        "n_patches": [2, 2],
+        "n_modes": 12,
+        "periodic_extension": True,
+        "hidden_channels": 64,
+        "final_modes": 0,
+        "waves": 8,
+    },
 }
 # Of an operator or a run: coarser resolutions, the part of the epochs of each, and how it is trained.
 _COARSE: dict[str, tuple[tuple[int, ...], tuple[float, ...], dict[str, Any]]] = {
