@@ -21,6 +21,7 @@ from torch import Tensor
 from operformer.kernels.tiles import head_start, heads_of, rows_of, tile_of
 
 FORWARD_ROWS, BACKWARD_ROWS, WARPS = 64, 64, 4
+SOME_CHANNELS = 64
 KEPT = torch.bfloat16  # gradients and what they are multiplied with, for the gradients of weights
 # Rows of ``vectors``: gain and shift of the first norm, biases inside and outside, gain and shift of the second, merge.
 N_VECTORS = 7
@@ -70,6 +71,7 @@ def _gelu_parts(x):  # type: ignore[no-untyped-def]
 def _forward_kernel(  # type: ignore[no-untyped-def]
     v, a, offset, z, z_half, inner, outer, merge, vectors, epsilon_1, epsilon_2, points, patches, slots,
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, merged: tl.constexpr, halved: tl.constexpr,
+    some_channels: tl.constexpr,
 ):  # fmt: skip
     patch, first, start, present = tile_of(tl.program_id(0), points, channels, block)
     column = tl.arange(0, channels)
@@ -89,8 +91,8 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     high = y.to(tl.float16)
     low = (y - high.to(tl.float32)).to(tl.float16)
     y += tl.load(vectors + 3 * channels + column)[None, :]
-    for part in tl.static_range(2):  # two halves of the hidden channels need fewer registers than all at once
-        some = part * (channels // 2) + tl.arange(0, channels // 2)
+    for part in tl.static_range(channels // some_channels):  # parts need fewer registers than all at once
+        some = part * some_channels + tl.arange(0, some_channels)
         weight = tl.load(inner + column[:, None] * channels + some[None, :])
         hidden = tl.dot(low, weight, tl.dot(high, weight)) + tl.load(vectors + 2 * channels + some)[None, :]
         share, _ = _gelu_parts(hidden)
@@ -200,7 +202,7 @@ def block_forward(
     _forward_kernel[_programs(v, points, FORWARD_ROWS)](
         v, a, offset, z, z_half, _half(inner.T), _half(outer.T), _half(merge.T), vectors, epsilon_1, epsilon_2,
         points, patches, slots, channels=channels, width=width, block=FORWARD_ROWS, merged=merged, halved=halved,
-        num_warps=WARPS,
+        some_channels=min(channels, SOME_CHANNELS), num_warps=WARPS,
     )  # fmt: skip
     return z, z_half
 
