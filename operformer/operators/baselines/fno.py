@@ -18,12 +18,13 @@ from operformer.operators.operator import Operator, constructor_settings
 
 
 class FNO(Operator):
-    """v <- a(M a(K v + b + W v) + g v) in each layer, (K v)^_k = R_k v^_k; M an MLP at each point, a GELU but at the end.
+    """v <- a(M a(K v + b + W v) + g v) in every layer: (K v)^_k = R_k v^_k, M an MLP at each point, a GELU.
 
-    neuralop.models.FNO with its own defaults and modules, fed with (u(x), x) on a uniform grid; only K is computed here,
-    by real products for the modes that are kept. ``n_modes`` is neuraloperator's: 12 means the wave numbers -6, ..., 5,
-    and 0, ..., 6 along the last axis, or those of them that the grid has. The points are taken as one period, so nodes
-    and data that are not periodic make it an operator of first order in h. Good values: the defaults, the paper's.
+    neuralop.models.FNO with its own defaults and modules, fed with (u(x), x) on a uniform grid; K alone is computed
+    here, by real products for the modes that are kept. ``n_modes`` is neuraloperator's: 12 means the wave numbers
+    -6, ..., 5, and 0, ..., 6 along the last axis, or those of them that the grid has. The points are taken as one
+    period, so nodes and data that are not periodic make it an operator of first order in h. Good values: the defaults,
+    the paper's.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class FNO(Operator):
         return self._network(with_coordinates(self, u, grid), make_half_spectrum(grid.shape, self.modes, u))
 
     def _network(self, v: Tensor, spectrum: HalfSpectrum) -> Tensor:
-        """neuraloperator's forward pass, as its defaults have it."""
+        """neuraloperator's forward pass, as its defaults have it: without a in the last layer."""
         blocks = self.network.fno_blocks
         v = self.network.lifting(v)
         for layer, weight in enumerate(self.spectral):

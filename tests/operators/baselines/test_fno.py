@@ -1,4 +1,4 @@
-"""FNO against neuraloperator itself and Fourier sums written out; what is said where neuraloperator is not installed."""
+"""FNO against neuraloperator itself and Fourier sums written out; what is said without neuraloperator."""
 
 import builtins
 import copy
