@@ -1,4 +1,4 @@
-"""Training step and inference at the paper's sizes: TNO, ViTNO, FANO, their literal forms, neuraloperator's FNO.
+"""Training step and inference at the paper's sizes: TNO, ViTNO, FANO, FNO and their literal forms.
 
     python benchmarks/operator_speed.py [--scale toy|paper] [--operators TNO FANO FNO] [--forms compiled eager literal]
         [--precisions full tf32 fp16] [--batch 0] [--steps 0] [--together] [--out table.json]
@@ -8,7 +8,8 @@ difference of the output from float64's, on a Darcy coefficient, the operator no
 the time that the counted operations take at the card's peak plus that of moving the latent function: 4 passes forward
 and 6 backward in every layer, in float32. Precisions: full is float32, tf32 lets matrix products round to TF32, fp16
 rounds what is averaged as well and uses the fused kernels. Forms: "graphed" is compiled and launched as a CUDA graph,
-in fp16.
+in fp16; "literal" of the FNO is neuraloperator's own forward pass, by FFTs. The FNO averages nothing, so tf32 is its
+last precision; its convolutions at each point round to TF32 in all of them, which is torch's default on a GPU.
 With --steps each row trains for so many steps on 64 pairs instead and prints the mean of the last losses. With
 --together each operator has a process of its own for that; what is timed is compiled side by side before, and then
 found in the compiler's cache.
@@ -35,6 +36,7 @@ from operformer.learning.provenance import provenance
 from operformer.learning.samples import fit_normalisation
 from operformer.operators.attention import MultiHeadAttention
 from operformer.operators.baselines import FNO
+from operformer.operators.baselines.literal_fno import as_literal_fno
 from operformer.operators.graphed import Graphed
 from operformer.operators.literal_patched import as_literal
 from operformer.problems import Darcy
@@ -77,6 +79,8 @@ class LiteralAttention(MultiHeadAttention):
 
 
 def literal(name, operator):
+    if name == "FNO":
+        return as_literal_fno(operator)
     if name != "TNO":
         return as_literal(operator, stores_complex=True)
     for layer in operator.network.layers:
@@ -127,7 +131,7 @@ def measure(name, form, precision, arguments, known):
     device = arguments.device
     torch.manual_seed(0)
     operator = maker().to(device)
-    batch = arguments.batch or (min(batch, 2) if form == "literal" else batch)
+    batch = arguments.batch or (min(batch, 2) if form == "literal" and name != "FNO" else batch)
     set_products(precision)
     pairs = Darcy("lognormal").sample(max(batch, 16), resolution, device=device).to(dtype=torch.float32)
     fit_normalisation(operator, pairs)
@@ -136,7 +140,7 @@ def measure(name, form, precision, arguments, known):
     row = {"operator": name, "form": form, "precision": precision, "batch": batch}
     if form == "literal":
         operator = literal(name, operator).to(device)
-    elif name != "FNO":
+    else:
         if (name, precision) not in known and not arguments.rehearse:
             found = {"floor ms": 1e3 * floor(operator, u, grid, precision)}
             known[name, precision] = found | {"H1": h1_difference(operator, pairs, precision)}
@@ -172,7 +176,7 @@ def measure(name, form, precision, arguments, known):
     row["samples/s"] = batch / seconds
     row["memory GiB"] = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else None
     row["inference ms"] = 1e3 * median_time(infer, device, arguments.repetitions) / batch
-    if arguments.profile and precision == "fp16":
+    if arguments.profile and precision == last_precision(name):
         profile(step, f"{name}, {form}, {precision}")
     return row
 
@@ -188,7 +192,7 @@ def train(name, form, precision, arguments):
     fit_normalisation(operator, pairs)
     if form == "literal":
         operator = literal(name, operator).to(device)
-    elif name != "FNO":
+    else:
         set_precision(operator, torch.float16 if precision == "fp16" else None)
     optimizer = torch.optim.AdamW(operator.parameters(), 2e-4)
     scale = 4096.0 if precision == "fp16" else 1.0
@@ -219,10 +223,9 @@ def profile(step, title):
         print(f"  {share:6.1%} {entry.self_device_time_total / 1e3:8.3f} ms x{entry.count:<4d} {entry.key[:110]}")
 
 
-def forms_of(name, arguments):
-    """Those of the forms asked for that there are: the FNO has no literal one, graphs are CUDA's and for timing."""
-    absent = {"literal": name == "FNO", "graphed": arguments.device == "cpu" or arguments.steps or name == "FNO"}
-    absent["compiled"] = bool(arguments.steps)
+def forms_of(arguments):
+    """Those of the forms asked for that there are: graphs are CUDA's and for timing."""
+    absent = {"graphed": arguments.device == "cpu" or bool(arguments.steps), "compiled": bool(arguments.steps)}
     if arguments.rehearse:
         absent |= {"graphed": True, "eager": True, "literal": True}
     return [form for form in arguments.forms if not absent.get(form)]
@@ -268,8 +271,8 @@ def rows_of(arguments):
     """One row after the other; of what is not possible, such as for want of memory, the reason."""
     known = {}
     for name in arguments.operators:
-        for form in forms_of(name, arguments):
-            for precision in precisions_of(form, arguments):
+        for form in forms_of(arguments):
+            for precision in precisions_of(name, form, arguments):
                 row = {"operator": name, "form": form, "precision": precision}
                 torch.compiler.reset()
                 try:
@@ -285,9 +288,15 @@ def rows_of(arguments):
                 yield row
 
 
-def precisions_of(form, arguments):
+def precisions_of(name, form, arguments):
     """Literal forms are the authors', in float32; graphs are for the precision that trainings use."""
-    return {"literal": ["full"], "graphed": ["fp16"]}.get(form, arguments.precisions)
+    last = last_precision(name)
+    asked = [precision for precision in arguments.precisions if precision != "fp16" or last == "fp16"]
+    return {"literal": ["full"], "graphed": [last]}.get(form, asked)
+
+
+def last_precision(name):
+    return "tf32" if name == "FNO" else "fp16"
 
 
 def side_by_side(arguments, *more):

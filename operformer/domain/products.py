@@ -15,21 +15,18 @@ def are_rounded(t: Tensor) -> bool:
 
 
 def exact_matmul(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right as in float32, by three products in TF32 where that is on; gradients are rounded.
+    """left @ right as in float32, by one product in TF32 three times as long where that is on; gradients are rounded.
 
-    x = high + low, both of which TF32 holds: of four products the last is below float32's rounding.
+    x = high + low, both of which TF32 holds: of four products the last is below float32's rounding, and the others have
+    one sum, so the result is stored once. Gradients reach x through low.
     """
-    plain = torch.matmul(left, right)
     if not are_rounded(right):
-        return plain
-    with torch.no_grad():
-        (left_high, left_low), (right_high, right_low) = _parts(left), _parts(right)
-        product = torch.matmul(left_high, right_high)
-        product = product + torch.matmul(left_low, right_high) + torch.matmul(left_high, right_low)
-        correction = product - plain
-    return plain + correction
+        return torch.matmul(left, right)
+    (left_high, left_low), (right_high, right_low) = _parts(left), _parts(right)
+    columns = torch.cat([left_high, left_low, left_high], -1)
+    return torch.matmul(columns, torch.cat([right_high, right_high, right_low], -2))
 
 
 def _parts(t: Tensor) -> tuple[Tensor, Tensor]:
-    high = (t.contiguous().view(torch.int32) & ~_LOW_BITS).view(torch.float32)
+    high = (t.detach().contiguous().view(torch.int32) & ~_LOW_BITS).view(torch.float32)
     return high, t - high

@@ -19,6 +19,7 @@ from operformer.settings import choose
 # Epochs of one cycle; the others, problems in time, have as many as in the paper.
 _EPOCHS = {"darcy-64": 20, "darcy-416": 20, "piecewise-416": 20, "kolmogorov-416": 10, "darcy-li-85": 150}
 _ATTENTIVE = ("TNO", "Transformer", "ViTNO", "FANO")
+_COMPILED = (*_ATTENTIVE, "FNO")
 _BEST = (
     "lorenz-y",
     "lorenz-yz",
@@ -97,9 +98,11 @@ def _ours(experiment: Experiment) -> Experiment:
     epochs = next((count for study, count in _EPOCHS.items() if name.startswith(study)), training.epochs)
     training = replace(training, epochs=epochs, schedule="one-cycle", products="tf32")
     if experiment.operator["name"] in _ATTENTIVE:
-        training = replace(training, averages="float16", compile=True)
+        training = replace(training, averages="float16")
         if len(experiment.problem.bounds) > 1:
             training = replace(training, batch_size=4, learning_rate=5e-4)
+    if experiment.operator["name"] in _COMPILED:
+        training = replace(training, compile=True)
     if experiment.operator["name"] in _MUON:
         training = replace(training, optimizer="muon", learning_rate=1e-3)
     return replace(experiment, training=training)

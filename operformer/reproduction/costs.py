@@ -42,7 +42,7 @@ SIZES: Mapping[str, Size] = MappingProxyType(
             {"name": "FNO", "dim": 2},
             LARGE,
             "skips, channel MLPs and biases; neuraloperator's d_FNO is 256, the formula has 128",
-            "channel MLPs, skips, d_FNO = 256; torch counts a complex product as a real one",
+            "channel MLPs, skips, d_FNO = 256; transforms as products with small matrices, of the modes that are kept",
         ),
         "AFNO": Size(
             {"name": "AFNO", "shape": (LARGE, LARGE)},

@@ -33,6 +33,13 @@ def test_the_paper_protocol_changes_the_training_alone():
         assert not experiment.training.augment
 
 
+def test_attention_and_fno_are_compiled():
+    compiled = {run.operator["name"] for run in RECIPES["paper"].values() if run.training.compile}
+    assert compiled == {"TNO", "Transformer", "ViTNO", "FANO", "FNO"}
+    fno = RECIPES["paper"]["darcy-416-fno"].training
+    assert (fno.averages, fno.batch_size, fno.learning_rate, fno.optimizer) == ("full", 8, 1e-4, "adamw")
+
+
 def test_the_best_recipe_at_64_points():
     training = find_experiment("darcy-64-tno", protocol="best").training
     assert (training.schedule, training.loss, training.ema, training.augment) == ("one-cycle", "h1", 0.999, True)

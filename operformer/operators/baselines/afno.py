@@ -95,10 +95,11 @@ class SpectralMLP(nn.Module):
     def forward(self, v: Tensor) -> Tensor:
         """(batch, *shape, channels) -> the same."""
         axes = tuple(range(1, v.ndim - 1))
-        spectrum = torch.fft.rfftn(v, dim=axes, norm="ortho").unflatten(-1, self.bias_1.shape[1:])
-        real, imaginary = _complex_linear(spectrum.real, spectrum.imag, self.weight_1, self.bias_1)
+        spectrum = torch.view_as_real(torch.fft.rfftn(v, dim=axes, norm="ortho"))
+        real, imaginary = spectrum.unflatten(-2, self.bias_1.shape[1:]).unbind(-1)
+        real, imaginary = _complex_linear(real, imaginary, self.weight_1, self.bias_1)
         real, imaginary = _complex_linear(relu(real), relu(imaginary), self.weight_2, self.bias_2)
-        shrunk = torch.complex(softshrink(real, self.threshold), softshrink(imaginary, self.threshold)).flatten(-2)
+        shrunk = softshrink(torch.stack([real, imaginary], -1), self.threshold).flatten(-3, -2)
         return v + _synthesis(shrunk, v.shape[1:-1])
 
 
@@ -115,14 +116,16 @@ def _complex_linear(real: Tensor, imaginary: Tensor, weight: Tensor, bias: Tenso
 
 
 def _synthesis(spectrum: Tensor, shape: Sequence[int]) -> Tensor:
-    """Re sum_k c_k z_k e^{2 pi i k . x} over half a spectrum that nothing made symmetric.
+    """Re sum_k c_k z_k e^{2 pi i k . x} over half a spectrum that nothing made symmetric, given as real pairs.
 
     What irfftn does with such a spectrum is not the same on every device, so only the last axis is left to it, and only
-    with real numbers at both ends.
+    with real numbers at both ends. Numbers are complex inside the FFTs alone: compilers fuse nothing that is.
     """
     if len(shape) > 1:
-        spectrum = torch.fft.ifftn(spectrum, dim=tuple(range(1, len(shape))), norm="ortho")
+        axes = tuple(range(1, len(shape)))
+        spectrum = torch.view_as_real(torch.fft.ifftn(torch.view_as_complex(spectrum), dim=axes, norm="ortho"))
     along, n = len(shape), shape[-1]
     is_end = torch.arange(n // 2 + 1, device=spectrum.device) * 2 % n == 0
-    kept = torch.where(is_end.unsqueeze(-1), torch.complex(spectrum.real, torch.zeros_like(spectrum.real)), spectrum)
-    return torch.fft.irfft(kept, n=n, dim=along, norm="ortho")
+    is_imaginary = torch.arange(2, device=spectrum.device) == 1
+    kept = torch.where(is_end[:, None, None] & is_imaginary, 0.0, spectrum)
+    return torch.fft.irfft(torch.view_as_complex(kept), n=n, dim=along, norm="ortho")

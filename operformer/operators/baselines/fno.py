@@ -8,20 +8,23 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.nn.functional import gelu
 
 from operformer.domain import Grid
 from operformer.errors import ResourceError, UsageError
+from operformer.operators.baselines.half_spectrum import HalfSpectrum, make_half_spectrum
 from operformer.operators.baselines.uniform import check_uniform, with_coordinates
 from operformer.operators.operator import Operator, constructor_settings
 
 
 class FNO(Operator):
-    """neuralop.models.FNO with its own defaults, fed with (u(x), x) on a uniform grid.
+    """v <- a(M a(K v + b + W v) + g v) in every layer: (K v)^_k = R_k v^_k, M an MLP at each point, a GELU.
 
-    ``n_modes`` is neuraloperator's: 12 means the wave numbers -6, ..., 5, and 0, ..., 6 along the last axis. The points
-    are taken as one period, so nodes and data that are not periodic make it an operator of first order in h. Even in
-    float64 neuraloperator rounds the product with the weights to complex64. Good values: the defaults, the paper's.
+    neuralop.models.FNO with its own defaults and modules, fed with (u(x), x) on a uniform grid; K alone is computed
+    here, by real products for the modes that are kept. ``n_modes`` is neuraloperator's: 12 means the wave numbers
+    -6, ..., 5, and 0, ..., 6 along the last axis, or those of them that the grid has. The points are taken as one
+    period, so nodes and data that are not periodic make it an operator of first order in h. Good values: the defaults,
+    the paper's.
     """
 
     def __init__(
@@ -54,16 +57,37 @@ class FNO(Operator):
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
         check_uniform("FNO", grid, query)
-        odd = [n for n in grid.shape[:-1] if n % 2]
-        if odd:
-            raise UsageError(
-                f"neuraloperator shifts the modes of an axis with an odd number of points by one: got {grid}; use even "
-                "numbers along all axes but the last"
-            )
-        weights = {
-            f"fno_blocks.convs.{k}.weight.tensor": torch.view_as_complex(pair) for k, pair in enumerate(self.spectral)
-        }
-        return functional_call(self.network, weights, (with_coordinates(self, u, grid),))
+        return self._network(with_coordinates(self, u, grid), make_half_spectrum(grid.shape, self.modes, u))
+
+    def _network(self, v: Tensor, spectrum: HalfSpectrum) -> Tensor:
+        """neuraloperator's forward pass, as its defaults have it: without a in the last layer."""
+        blocks = self.network.fno_blocks
+        v = self.network.lifting(v)
+        for layer, weight in enumerate(self.spectral):
+            is_last = layer == len(self.spectral) - 1
+            skip, gate = blocks.fno_skips[layer](v), blocks.channel_mlp_skips[layer](v)
+            v = spectral_convolution(v, weight, spectrum, self.modes) + blocks.convs[layer].bias + skip
+            v = blocks.channel_mlp[layer](v if is_last else gelu(v)) + gate
+            v = v if is_last else gelu(v)
+        return self.network.projection(v)
+
+
+def spectral_convolution(v: Tensor, weight: Tensor, spectrum: HalfSpectrum, n_modes: Sequence[int]) -> Tensor:
+    """Re sum_k c_k R_k v^_k e^{2 pi i k . x}: (batch, in, *shape) -> (batch, out, *shape), R (in, out, *modes, 2)."""
+    real, imaginary = spectrum.analyse(v).unbind(2)
+    # (x + i y)(a + i b): rows (x, -y) and (y, x) times (a, b), so that it is the small factor that is stored twice.
+    rows = torch.stack([torch.stack([real, -imaginary]), torch.stack([imaginary, real])])
+    kept = _of_the_grid(weight, spectrum, n_modes).flatten(2, -2)
+    return spectrum.synthesise(torch.einsum("qpbik,iokp->boqk", rows, kept))
+
+
+def _of_the_grid(weight: Tensor, spectrum: HalfSpectrum, n_modes: Sequence[int]) -> Tensor:
+    """The weights of the modes that the grid has."""
+    for axis, ((first, stop), m) in enumerate(zip(spectrum.wave_numbers, n_modes, strict=True), 2):
+        if stop - first < weight.shape[axis]:
+            at_zero = 0 if axis == len(n_modes) + 1 else m // 2
+            weight = weight.narrow(axis, at_zero + first, stop - first)
+    return weight
 
 
 def _drop_metadata(module: nn.Module, state: dict[str, Any], prefix: str, local_metadata: dict[str, Any]) -> None:

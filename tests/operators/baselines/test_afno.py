@@ -54,6 +54,51 @@ def test_mixing_is_the_sum_over_wave_numbers(shape):
     np.testing.assert_allclose(module(v).detach().numpy(), expected, rtol=1e-11, atol=1e-12)
 
 
+def mixing_by_complex_tensors(module, v):
+    """The same in the shortest way that torch has for it."""
+    spectrum = torch.fft.rfft2(v, dim=(1, 2), norm="ortho").unflatten(-1, module.bias_1.shape[1:])
+    (w1, b1, w2, b2) = (torch.complex(*t) for t in (module.weight_1, module.bias_1, module.weight_2, module.bias_2))
+    inner = torch.einsum("...ki,kio->...ko", spectrum, w1) + b1
+    inner = torch.complex(inner.real.relu(), inner.imag.relu())
+    outer = torch.einsum("...ki,kio->...ko", inner, w2) + b2
+    parts = (torch.nn.functional.softshrink(part, module.threshold) for part in (outer.real, outer.imag))
+    rows = torch.fft.ifft(torch.complex(*parts).flatten(-2), dim=1, norm="ortho")
+    return v + torch.fft.irfft(rows, n=v.shape[2], dim=2, norm="ortho")
+
+
+def test_real_pairs_have_the_gradients_of_complex_tensors():
+    torch.manual_seed(3)
+    module = SpectralMLP(6, n_blocks=3, threshold=0.01).double()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.mul_(10)
+    v = torch.randn(2, 5, 8, 6, dtype=torch.float64, requires_grad=True)
+    asked = (v, *module.parameters())
+    found = torch.autograd.grad(module(v).square().sum(), asked)
+    expected = torch.autograd.grad(mixing_by_complex_tensors(module, v).square().sum(), asked)
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-10)
+
+
+def test_one_compiled_graph_complex_inside_the_ffts_alone():
+    torch.manual_seed(4)
+    operator = AFNO((6, 7), 1, 1, hidden_channels=4, n_layers=2, n_blocks=2)
+    graphs = []
+
+    def keep(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    u, grid = torch.randn(2, 1, 6, 7), Grid.uniform((6, 7), kind="cells")
+    torch.compiler.reset()
+    found = torch.compile(operator, backend=keep, fullgraph=True, dynamic=False)(u, grid)
+    torch.testing.assert_close(found, operator(u, grid), rtol=1e-5, atol=1e-6)
+    (graph,) = graphs
+    values = {node.name: node.meta.get("example_value") for node in graph.graph.nodes}
+    made_complex = {n.rstrip("_0123456789") for n, t in values.items() if torch.is_tensor(t) and t.is_complex()}
+    assert made_complex == {"fft_rfftn", "view_as_complex", "fft_ifftn"}
+
+
 def test_a_threshold_above_everything_leaves_the_identity():
     module = SpectralMLP(4, n_blocks=2, threshold=1e9).double()
     v = torch.randn(1, 5, 6, 4, dtype=torch.float64)
