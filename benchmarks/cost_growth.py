@@ -54,6 +54,7 @@ def measure(name, size, arguments):
     grid = Grid.uniform((size.points, size.points), kind="cells").to(device)
     x = grid.points.float()
     u = (torch.sin(6 * x[..., 0] * x[..., 1]) + torch.cos(5 * x[..., 0])).expand(arguments.batch, 1, -1, -1)
+    held = torch.cuda.memory_allocated() if device == "cuda" else 0  # by graphs of sizes before
     try:
         operator = make(name, size, arguments).to(device)
         set_precision(operator, torch.float16 if arguments.precision == "fp16" else None)
@@ -69,7 +70,7 @@ def measure(name, size, arguments):
 
         row = {"operator": name, "points": size.points**2, "patches": size.patches**2, "width": size.width}
         for what, action in (("inference", infer), ("step", step)):
-            row[f"{what} ms"], row[f"{what} GiB"] = timed(action, operator, arguments)
+            row[f"{what} ms"], row[f"{what} GiB"] = timed(action, operator, arguments, held)
     except (RuntimeError, MemoryError) as error:
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
@@ -85,13 +86,13 @@ def measure(name, size, arguments):
     return row
 
 
-def timed(action, operator, arguments):
-    """Median of milliseconds, and the peak of GiB, of one call; the first is not counted."""
+def timed(action, operator, arguments, held):
+    """Median of milliseconds, and the peak of GiB above ``held`` bytes, of one call; the first is not counted."""
     times, memory, on_gpu = [], None, arguments.device == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
         action()
-        memory = torch.cuda.max_memory_allocated() / 2**30
+        memory = (torch.cuda.max_memory_allocated() - held) / 2**30
         action = CudaGraphs(list(operator.parameters()))(action)
     clock = time.process_time if arguments.processor else time.perf_counter
     for repetition in range(arguments.repetitions + 1):
@@ -194,18 +195,20 @@ def main():
     if arguments.device == "cpu":
         arguments.precision = "full"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = arguments.precision != "full"
-    studies = [
-        study(name, variable, sizes_of(variable, arguments), arguments)
-        for variable in arguments.variables or ["points", "patches", "width"]
-        for name in arguments.operators
-        if variable != "patches" or name in ("ViTNO", "FANO")
-    ]
+    studies = []
+    for variable in arguments.variables or ["points", "patches", "width"]:
+        for name in arguments.operators:
+            if variable != "patches" or name in ("ViTNO", "FANO"):
+                studies.append(study(name, variable, sizes_of(variable, arguments), arguments))
+                keep(studies, arguments)
     report(studies)
+
+
+def keep(studies, arguments):
     if arguments.out:
         settings = {name: value for name, value in vars(arguments).items() if name != "out"}
-        arguments.out.write_text(
-            json.dumps({"made": provenance(), "settings": settings, "studies": studies}, indent=2) + "\n"
-        )
+        values = {"made": provenance(), "settings": settings, "studies": studies}
+        arguments.out.write_text(json.dumps(values, indent=2) + "\n")
 
 
 if __name__ == "__main__":
