@@ -24,7 +24,12 @@ ITERATIONS = 5
 
 
 class Muon(Optimizer):
-    """For parameters (..., m, n), each of whose matrices counts by itself."""
+    """For parameters (..., m, n), each of whose matrices counts by itself.
+
+    ``found_inf`` is what torch's fused optimizers have: where it is 1 on the device, a step changes nothing.
+    """
+
+    found_inf: Tensor | None = None
 
     def __init__(self, parameters: Sequence[nn.Parameter], learning_rate: float, weight_decay: float) -> None:
         super().__init__(parameters, {"lr": learning_rate, "weight_decay": weight_decay})
@@ -38,8 +43,11 @@ class Muon(Optimizer):
                 if parameter.grad is not None:
                     alike[parameter.shape[-2:]].append(parameter)
             for shape, parameters in alike.items():
-                updates = self._updates(parameters)
-                torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+                updates, kept = self._updates(parameters), 1 - group["lr"] * group["weight_decay"]
+                if self.found_inf is not None:
+                    torch._foreach_mul_(updates, 1 - self.found_inf)
+                    kept = torch.where(self.found_inf == 1, 1.0, kept)
+                torch._foreach_mul_(parameters, kept)
                 torch._foreach_add_(parameters, updates, alpha=-group["lr"] * 0.2 * sqrt(max(shape)))
 
     def _updates(self, parameters: list[nn.Parameter]) -> list[Tensor]:
@@ -49,6 +57,9 @@ class Muon(Optimizer):
             if "momentum_buffer" not in self.state[parameter]:
                 self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         momenta = [self.state[p]["momentum_buffer"] for p in parameters]
+        if self.found_inf is not None:  # a momentum that is its own gradient stays as it is
+            pairs = zip(momenta, gradients, strict=True)
+            gradients = [torch.where(self.found_inf == 1, momentum, gradient) for momentum, gradient in pairs]
         torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
         ahead = torch._foreach_lerp(gradients, momenta, MOMENTUM)
         matrices = [t.reshape(-1, *t.shape[-2:]) for t in ahead]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from operformer.learning.muon import Muon
@@ -55,12 +55,31 @@ def parts_of(optimizer: Optimizer) -> tuple[Optimizer, ...]:
     return optimizer.parts if isinstance(optimizer, Together) else (optimizer,)
 
 
+def can_step_unless(optimizer: Optimizer) -> bool:
+    """Whether `step_unless` is possible: for Muon, and for AdamW's fused form, which a GPU has."""
+    fused = (
+        isinstance(part, AdamW) and all(group.get("fused") for group in part.param_groups)
+        for part in parts_of(optimizer)
+        if not isinstance(part, Muon)
+    )
+    return all(fused)
+
+
+def step_unless(optimizer: Optimizer, is_bad: Tensor) -> None:
+    """A step that changes nothing where ``is_bad``, one number on the device, is not zero; nobody waits to know it."""
+    for part in parts_of(optimizer):
+        part.found_inf = is_bad.float()  # type: ignore[attr-defined]
+    optimizer.step()
+    for part in parts_of(optimizer):
+        part.found_inf = None  # type: ignore[attr-defined]
+
+
 def _adamw(parameters: list[nn.Parameter], learning_rate: float, weight_decay: float) -> AdamW:
     # None leaves the choice on a CPU to torch, as a plain loop would.
     fused = True if parameters[0].device.type == "cuda" else None
     return AdamW(parameters, learning_rate, weight_decay=weight_decay, fused=fused)
 
 
-def step_device(group: dict[str, Any], parameter: torch.Tensor) -> torch.device:
+def step_device(group: dict[str, Any], parameter: Tensor) -> torch.device:
     """Where AdamW keeps its count of steps."""
     return parameter.device if group.get("fused") or group.get("capturable") else torch.device("cpu")

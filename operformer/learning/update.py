@@ -15,6 +15,7 @@ from operformer.errors import ResourceError
 from operformer.learning.checkpoint import State
 from operformer.learning.graphed import GraphedPass
 from operformer.learning.loss import LOSSES, LossName
+from operformer.learning.optimizer import can_step_unless, step_unless
 from operformer.learning.ranks import Ranks
 from operformer.learning.rounding import unscale
 from operformer.problems import Samples
@@ -48,14 +49,20 @@ class Update:
             for number, (samples, count) in enumerate(given)
         ]
         clipped = self._clip()
+        numbers = Arriving([clipped, *losses])
+        is_early = self.ranks.world == 1 and can_step_unless(self.state.optimizer)
+        if is_early:  # the GPU need not wait for the CPU to learn the norm and to launch the step
+            step_unless(self.state.optimizer, ~torch.isfinite(clipped))
         meanwhile()
-        norm = float(clipped)  # which waits for the GPU; reading the losses then waits for nothing
-        local = sum(loss.item() * count for loss, (_, count) in zip(losses, given, strict=True))
+        norm, *found = numbers.values()
+        local = sum(loss * count for loss, (_, count) in zip(found, given, strict=True))
         summed = self.ranks.total(local, *requests)
         if not isfinite(summed[0]) or not (isfinite(norm) or self._may_be_scaled_too_high()):
             return None
         if isfinite(norm):
-            self._step()
+            if not is_early:
+                self.state.optimizer.step()
+            self._after_step()
         self.state.optimizer.zero_grad(set_to_none=self.graphs is None)
         self.state.schedule.after_update()
         return summed
@@ -95,12 +102,32 @@ class Update:
     def _may_be_scaled_too_high(self) -> bool:
         return self.state.scale is not None and self.state.scale.overflow()
 
-    def _step(self) -> None:
-        self.state.optimizer.step()
+    def _after_step(self) -> None:
         if self.state.scale:
             self.state.scale.success()
         if self.state.average:
             self.state.average.update()
+
+
+class Arriving:
+    """Numbers on their way from a device; asking for them waits for what was launched before, not for what is after."""
+
+    def __init__(self, numbers: list[Tensor]) -> None:
+        together = torch.stack([number.detach().double() for number in numbers])
+        self._there: torch.cuda.Event | None = None
+        self._numbers = together
+        if together.device.type == "cuda":
+            self._numbers = torch.empty_like(together, device="cpu", pin_memory=True)
+            self._numbers.copy_(together, non_blocking=True)
+            self._there = torch.cuda.Event()
+            self._there.record()
+
+    def values(self) -> list[float]:
+        """The numbers."""
+        if self._there is not None:
+            self._there.synchronize()
+        found: list[float] = self._numbers.tolist()
+        return found
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

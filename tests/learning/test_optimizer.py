@@ -7,7 +7,7 @@ from torch import nn
 from operformer import FANO, TNO
 from operformer.learning.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
 from operformer.learning.muon import Muon, orthogonalised
-from operformer.learning.optimizer import Together, make_optimizer, parts_of
+from operformer.learning.optimizer import Together, can_step_unless, make_optimizer, parts_of, step_unless
 from operformer.learning.schedule import Cosine, Plateau
 
 
@@ -39,6 +39,46 @@ def test_muon_takes_the_matrices_inside_the_layers(make):
     assert any("merge.weight" in name for name in taken)
     for name in left:
         assert "layers." not in name or dict(operator.named_parameters())[name].ndim != 2
+
+
+def fused(operator):
+    """Muon and AdamW as on a GPU."""
+    muon, adamw = parts_of(make_optimizer("muon", operator, 1e-2, 0.1))
+    parameters = [p for group in adamw.param_groups for p in group["params"]]
+    return Together(muon, torch.optim.AdamW(parameters, 1e-2, weight_decay=0.1, fused=True))
+
+
+def everything(operator, optimizer):
+    """Weights and moments."""
+    kept = [part.state[p] for part in optimizer.parts for group in part.param_groups for p in group["params"]]
+    moments = [value.clone() for state in kept for _, value in sorted(state.items())]
+    return [p.detach().clone() for p in operator.parameters()] + moments
+
+
+def test_a_step_unless_something_is_bad_waits_for_nobody_and_is_the_same():
+    one, other = tno(), tno()
+    guarded, plain = fused(one), fused(other)
+    assert can_step_unless(guarded)
+    for step in range(4):
+        gradients(one, step)
+        gradients(other, step)
+        step_unless(guarded, torch.tensor(False))
+        plain.step()
+        torch.testing.assert_close(everything(one, guarded), everything(other, plain), rtol=0, atol=0)
+    before = everything(one, guarded)
+    for parameter in one.parameters():
+        parameter.grad.fill_(torch.nan)
+    step_unless(guarded, torch.tensor(True))
+    torch.testing.assert_close(everything(one, guarded), before, rtol=0, atol=0)
+    gradients(one, 9)
+    gradients(other, 9)
+    guarded.step()  # nothing of the bad step is left
+    plain.step()
+    torch.testing.assert_close(everything(one, guarded), everything(other, plain), rtol=0, atol=0)
+
+
+def test_plain_adamw_cannot_step_unless():
+    assert not can_step_unless(make_optimizer("muon", tno(), 1e-2, 0.1))
 
 
 def test_together_steps_as_both_do_apart():

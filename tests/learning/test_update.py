@@ -35,6 +35,11 @@ def together(parameters, rate):
     return Together(torch.optim.SGD(given[:3], rate), torch.optim.AdamW(given[3:], rate))
 
 
+def fused(parameters, rate):
+    """Steps before the norm is known, as on a GPU."""
+    return torch.optim.AdamW(list(parameters), rate, fused=True)
+
+
 @pytest.fixture
 def make_update(make_operator, pairs):
     """An update of the small operator in float64, and its operator."""
@@ -92,7 +97,7 @@ class Tape:
 
 
 @pytest.mark.parametrize("scale", [None, LossScale])
-@pytest.mark.parametrize("make_optimizer", [torch.optim.SGD, together])
+@pytest.mark.parametrize("make_optimizer", [torch.optim.SGD, together, fused])
 def test_updates_by_recordings_are_the_same(make_update, pairs, monkeypatch, scale, make_optimizer):
     monkeypatch.setattr(torch, "compile", lambda module, dynamic: module)
     plain, one = make_update(make_optimizer, 0.5, scale and scale())
@@ -133,9 +138,10 @@ def test_a_scaled_loss_gives_the_same_gradient(make_update, pairs):
         torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-15)
 
 
-def test_an_overflow_leaves_the_weights_and_halves_the_scale(make_update, pairs):
+@pytest.mark.parametrize("make_optimizer", [torch.optim.SGD, fused])
+def test_an_overflow_leaves_the_weights_and_halves_the_scale(make_update, pairs, make_optimizer):
     scale = LossScale()
-    update, operator = make_update(torch.optim.SGD, scale=scale)
+    update, operator = make_update(make_optimizer, scale=scale)
     samples = pairs(5, dtype=torch.float64)
     before = [p.detach().clone() for p in operator.parameters()]
     next(operator.parameters()).register_hook(lambda gradient: gradient * torch.inf)
@@ -146,6 +152,18 @@ def test_an_overflow_leaves_the_weights_and_halves_the_scale(make_update, pairs)
         update([(samples, 5)], 5, [])
     assert update([(samples, 5)], 5, []) is None  # no scale would help
     assert all(torch.equal(p, q) for p, q in zip(operator.parameters(), before, strict=True))
+
+
+def test_an_early_step_is_the_one_of_a_late_one(make_update, pairs, monkeypatch):
+    samples = pairs(5, dtype=torch.float64)
+    early, one = make_update(fused, 0.5)
+    late, other = make_update(fused, 0.5)
+    for _ in range(3):
+        found = early([(samples, 5)], 5, [])
+        with monkeypatch.context() as patch:
+            patch.setattr("operformer.learning.update.can_step_unless", lambda optimizer: False)
+            assert late([(samples, 5)], 5, []) == found
+    assert all(torch.equal(p, q) for p, q in zip(one.parameters(), other.parameters(), strict=True))
 
 
 @pytest.mark.parametrize(
