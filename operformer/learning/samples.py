@@ -63,12 +63,12 @@ def fit_normalisation(operator: Operator, train: Pairs) -> None:
     """Give the operator the mean and the standard deviation of each channel over D and over the training pairs.
 
     Integrals by the grid's weights, so the fit does not depend on the resolution. A channel that is constant keeps
-    scale 1. The domain of the grid becomes the operator's unit cube.
+    scale 1. The domain of the grid becomes the operator's unit cube. Of an operator that adds its input, z - u counts.
     """
     u, z = (Moments(channels) for channels in train.channels)
     for block in train.blocks(BLOCK):
         u.add(block.u, block.grid)
-        z.add(block.z, block.grid)
+        z.add(block.z - block.u if operator.adds_input else block.z, block.grid)
     for found, mean, scale in (
         (u, operator.input_mean, operator.input_scale),
         (z, operator.output_mean, operator.output_scale),

@@ -24,7 +24,8 @@ class FANO(Operator):
 
     Any grid will do: the partition belongs to D, and each patch has its own points and weights. ``n_modes`` = m keeps
     |k_j| < m. Good values: patches of about 32 points along each axis, 9 modes, ``final_modes=64``, as in the paper;
-    ``periodic_extension`` or the cosine basis where patches are not periodic. ``norm`` and ``waves`` are as in the TNO.
+    ``periodic_extension`` or the cosine basis where patches are not periodic. ``norm``, ``waves`` and ``adds_input``
+    are as in the TNO.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class FANO(Operator):
         learnable_skips: bool = False,
         norm: NormPlace = "after",
         waves: int = 0,
+        adds_input: bool = False,
     ) -> None:
         settings = constructor_settings(locals())
         dim = len(check_patches(n_patches))

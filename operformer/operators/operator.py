@@ -29,6 +29,7 @@ class Operator(nn.Module, ABC):
     """
 
     is_pointwise: ClassVar[bool] = False  # between attentions: takes a query, and functions on points of their own
+    adds_input: bool = False  # what is learned is z - u
 
     input_mean: Tensor
     input_scale: Tensor
@@ -48,6 +49,9 @@ class Operator(nn.Module, ABC):
             raise UsageError(f"n_layers must be at most {LARGEST_DEPTH}: got {settings['n_layers']}")
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
         self.settings = settings
+        self.adds_input = bool(settings.get("adds_input"))
+        if self.adds_input and in_channels != out_channels:
+            raise UsageError(f"adds_input needs as many channels out as in: got {out_channels} and {in_channels}")
         self.kind = type(self).__name__  # for files; sharding gives the object another class
         self.register_buffer("input_mean", torch.zeros(in_channels))
         self.register_buffer("input_scale", torch.ones(in_channels))
@@ -68,10 +72,13 @@ class Operator(nn.Module, ABC):
         grid = self._checked(u, grid)
         if query is not None and query.dim != self.dim:
             raise UsageError(f"the query grid must have dimension {self.dim}: got {query.dim}")
-        u = (u - _channelwise(self.input_mean, grid.n_axes)) / _channelwise(self.input_scale, grid.n_axes)
-        z = self.transform(u, grid, query)
+        if query is not None and self.adds_input:
+            raise UsageError("adds_input adds u where it is given: leave query= out")
+        given = (u - _channelwise(self.input_mean, grid.n_axes)) / _channelwise(self.input_scale, grid.n_axes)
+        z = self.transform(given, grid, query)
         n_axes = z.ndim - 2
         z = z * _channelwise(self.output_scale, n_axes) + _channelwise(self.output_mean, n_axes)
+        z = z + u if self.adds_input else z
         return z if grid.counts is None or query is not None else z.where(is_point(grid).to(z.device), 0.0)
 
     @property

@@ -33,8 +33,9 @@ class TNO(Operator):
     Any grid in D will do, and any ``query`` points for the output. ``initial_channels`` of the input channels are an
     initial condition, lifted by a map of their own (Section 6.1). ``sources`` is how many points are attended to at
     most, for large grids: the integrals over D by a coarser rule, the output at all points. ``norm`` is where a layer
-    normalises, ``waves`` how many waves along each axis the lift is told beside x. Good values: the defaults, which are
-    the paper's; ``waves=8`` for accuracy; ``sources=1024`` in two dimensions.
+    normalises, ``waves`` how many waves along each axis the lift is told beside x. ``adds_input`` makes it u + G(u),
+    for maps near the identity, such as a flow over a short time. Good values: the defaults, which are the paper's;
+    ``waves=8`` for accuracy; ``sources=1024`` in two dimensions.
     """
 
     is_pointwise = True
@@ -52,6 +53,7 @@ class TNO(Operator):
         sources: int | None = None,
         norm: NormPlace = "after",
         waves: int = 0,
+        adds_input: bool = False,
     ) -> None:
         settings = constructor_settings(locals())
         super().__init__(dim, in_channels, out_channels, settings)

@@ -28,7 +28,7 @@ class ViTNO(Operator):
     Patches are compared point by point, so every patch needs the same points: cells and periodic grids whose size the
     number of patches divides, and nodes where it divides the number of intervals. With ``resample`` other grids are
     interpolated to cells of the nearest such size, and the output back. Good values: patches of about 32 points along
-    each axis, 12 modes, ``final_modes=64``, as in the paper. ``norm`` and ``waves`` are as in the TNO.
+    each axis, 12 modes, ``final_modes=64``, as in the paper. ``norm``, ``waves`` and ``adds_input`` are as in the TNO.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class ViTNO(Operator):
         resample: bool = False,
         norm: NormPlace = "after",
         waves: int = 0,
+        adds_input: bool = False,
     ) -> None:
         settings = constructor_settings(locals())
         dim = len(check_patches(n_patches))
