@@ -78,7 +78,7 @@ def test_every_record_has_its_row_and_its_file(page):
         (path,) = re.findall(r"\((.*)\)", row["record"])
         assert (page[0] / path).is_file()
         assert (row["data"], row["evaluation"], row["device"], row["torch"]) == ("7 s", "11 s", "a GPU", "2.13.0")
-        assert "training.epochs=20" in row["other than in the catalogue"]
+        assert "training.schedule=one-cycle" in row["other than in the catalogue"]
     commits = {row["record"].split("]")[0]: row["commit"] for row in rows}
     assert commits["[paper/piecewise-416-fano"] == "abc123, changed"
     assert commits["[paper/darcy-64-tno"] == "abc123"
