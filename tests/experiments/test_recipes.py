@@ -37,7 +37,7 @@ def test_attention_and_fno_are_compiled():
     compiled = {run.operator["name"] for run in RECIPES["paper"].values() if run.training.compile}
     assert compiled == {"TNO", "Transformer", "ViTNO", "FANO", "FNO"}
     fno = RECIPES["paper"]["darcy-416-fno"].training
-    assert (fno.averages, fno.batch_size, fno.learning_rate, fno.optimizer) == ("full", 8, 1e-4, "adamw")
+    assert (fno.averages, fno.batch_size, fno.learning_rate, fno.optimizer) == ("full", 4, 3e-3, "adamw")
 
 
 def test_the_best_recipe_at_64_points():
