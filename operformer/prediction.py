@@ -108,7 +108,7 @@ def _apply(operator: Operator, u: Tensor, grid: Grid, there: Grid | None) -> tup
     grid = grid.to(u.device)
     wanted = None if there is None else there.to(u.device)
     moved = u if wanted is None else interpolate(u, grid, wanted)
-    if wanted is not None and not operator.is_pointwise:
+    if wanted is not None and (operator.adds_input or not operator.is_pointwise):
         return moved.cpu(), operator(moved, wanted).cpu()
     if grid.counts is not None and not operator.is_pointwise:
         z = operator(u[..., : grid.counts[0]], grid.of_sample(0))

@@ -17,8 +17,8 @@ def are_rounded(t: Tensor) -> bool:
 def exact_matmul(left: Tensor, right: Tensor) -> Tensor:
     """left @ right as in float32, by one product in TF32 three times as long where that is on; gradients are rounded.
 
-    x = high + low, both of which TF32 holds: of four products the last is below float32's rounding, and the others have
-    one sum, so the result is stored once. Gradients reach x through low.
+    x = high + low, high of which TF32 holds: of four products the last, about 2^-20 of the result, is left out, and the
+    others have one sum, so the result is stored once. Gradients reach x through low.
     """
     if not are_rounded(right):
         return torch.matmul(left, right)

@@ -61,8 +61,8 @@ class _Coarse:
 
 # Of an operator or a run.
 _COARSE = {
-    "ViTNO": _Coarse((208,), (0.8, 0.2), 2.0, {"batch_size": 2}),
-    "FANO": _Coarse((104, 208), (0.5, 0.3, 0.2), 2.4, {"batches": "pairs", "learning_rate": 2e-3}),
+    "ViTNO": _Coarse((208,), (0.8, 0.2), longer=2.0, training={"batch_size": 2}),
+    "FANO": _Coarse((104, 208), (0.5, 0.3, 0.2), longer=2.4, training={"batches": "pairs", "learning_rate": 2e-3}),
     "darcy-64-tno": _Coarse((32,), (0.7, 0.3), training={"batches": "pairs"}),
     "darcy-li-85": _Coarse((43,), (0.8, 0.2), training={"batches": "pairs"}),
 }
@@ -95,7 +95,7 @@ def recipe(name: str, protocol: Protocol) -> Experiment:
 
 
 def _ours(experiment: Experiment) -> Experiment:
-    """One cycle, averages in half precision, TF32 products; in the plane batches of 4."""
+    """One cycle, TF32 products, averages of attention in half precision; compiled if possible; batches of 4 in 2D."""
     name, training = experiment.name, experiment.training
     epochs = next((count for study, count in _EPOCHS.items() if name.startswith(study)), training.epochs)
     training = replace(training, epochs=epochs, schedule="one-cycle", products="tf32")

@@ -46,7 +46,8 @@ class Muon(Optimizer):
                 updates, kept = self._updates(parameters), 1 - group["lr"] * group["weight_decay"]
                 if self.found_inf is not None:
                     torch._foreach_mul_(updates, 1 - self.found_inf)
-                    kept = torch.where(self.found_inf == 1, 1.0, kept)
+                    whole = torch.full((), kept, dtype=updates[0].dtype, device=updates[0].device)
+                    kept = whole.masked_fill(self.found_inf == 1, 1.0)
                 torch._foreach_mul_(parameters, kept)
                 torch._foreach_add_(parameters, updates, alpha=-group["lr"] * 0.2 * sqrt(max(shape)))
 

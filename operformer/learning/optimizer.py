@@ -69,9 +69,11 @@ def step_unless(optimizer: Optimizer, is_bad: Tensor) -> None:
     """A step that changes nothing where ``is_bad``, one number on the device, is not zero; nobody waits to know it."""
     for part in parts_of(optimizer):
         part.found_inf = is_bad.float()  # type: ignore[attr-defined]
-    optimizer.step()
-    for part in parts_of(optimizer):
-        part.found_inf = None  # type: ignore[attr-defined]
+    try:
+        optimizer.step()
+    finally:
+        for part in parts_of(optimizer):
+            part.found_inf = None  # type: ignore[attr-defined]
 
 
 def _adamw(parameters: list[nn.Parameter], learning_rate: float, weight_decay: float) -> AdamW:

@@ -52,7 +52,7 @@ class Update:
         numbers = Arriving([clipped, *losses])
         is_early = self.ranks.world == 1 and can_step_unless(self.state.optimizer)
         if is_early:  # the GPU need not wait for the CPU to learn the norm and to launch the step
-            step_unless(self.state.optimizer, ~torch.isfinite(clipped))
+            step_unless(self.state.optimizer, ~numbers.are_finite())
         meanwhile()
         norm, *found = numbers.values()
         local = sum(loss * count for loss, (_, count) in zip(found, given, strict=True))
@@ -113,14 +113,18 @@ class Arriving:
     """Numbers on their way from a device; asking for them waits for what was launched before, not for what is after."""
 
     def __init__(self, numbers: list[Tensor]) -> None:
-        together = torch.stack([number.detach().double() for number in numbers])
+        self._sent = torch.stack([number.detach().double() for number in numbers])
         self._there: torch.cuda.Event | None = None
-        self._numbers = together
-        if together.device.type == "cuda":
-            self._numbers = torch.empty_like(together, device="cpu", pin_memory=True)
-            self._numbers.copy_(together, non_blocking=True)
+        self._numbers = self._sent
+        if self._sent.device.type == "cuda":
+            self._numbers = torch.empty_like(self._sent, device="cpu", pin_memory=True)
+            self._numbers.copy_(self._sent, non_blocking=True)
             self._there = torch.cuda.Event()
             self._there.record()
+
+    def are_finite(self) -> Tensor:
+        """Whether all of them are, as the device knows it."""
+        return torch.isfinite(self._sent).all()
 
     def values(self) -> list[float]:
         """The numbers."""

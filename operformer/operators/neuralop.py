@@ -55,6 +55,10 @@ def carry_normalizers(operator: Operator, processor: Any) -> None:
     (u - m) / s before and s' z + m' after it go into its own normalisation; the processor is then no longer needed.
     Call it once.
     """
+    if operator.adds_input:
+        raise UsageError(
+            "an operator that adds its input adds it in the processor's units: train it without adds_input"
+        )
     (mean, scale), (out_mean, out_scale) = (
         _normalisation(getattr(processor, name, None), getattr(operator, channels), name)
         for name, channels in (("in_normalizer", "in_channels"), ("out_normalizer", "out_channels"))

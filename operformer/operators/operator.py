@@ -49,7 +49,9 @@ class Operator(nn.Module, ABC):
             raise UsageError(f"n_layers must be at most {LARGEST_DEPTH}: got {settings['n_layers']}")
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
         self.settings = settings
-        self.adds_input = bool(settings.get("adds_input"))
+        self.adds_input = settings.get("adds_input", False)
+        if not isinstance(self.adds_input, bool):
+            raise UsageError(f"adds_input must be true or false: got {self.adds_input!r}")
         if self.adds_input and in_channels != out_channels:
             raise UsageError(f"adds_input needs as many channels out as in: got {out_channels} and {in_channels}")
         self.kind = type(self).__name__  # for files; sharding gives the object another class

@@ -24,7 +24,7 @@ def fano(seed=0):
 def gradients(operator, seed):
     generator = torch.Generator().manual_seed(seed)
     for parameter in operator.parameters():
-        parameter.grad = torch.randn(parameter.shape, generator=generator)
+        parameter.grad = torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
 
 
 @pytest.mark.parametrize("make", [tno, fano])
@@ -55,8 +55,9 @@ def everything(operator, optimizer):
     return [p.detach().clone() for p in operator.parameters()] + moments
 
 
-def test_a_step_unless_something_is_bad_waits_for_nobody_and_is_the_same():
-    one, other = tno(), tno()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_step_unless_something_is_bad_is_the_same(dtype):
+    one, other = tno().to(dtype), tno().to(dtype)
     guarded, plain = fused(one), fused(other)
     assert can_step_unless(guarded)
     for step in range(4):

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from operformer.errors import ResourceError
+from operformer.learning import update as update_module
 from operformer.learning.batches import shares
 from operformer.learning.checkpoint import State
 from operformer.learning.graphed import GraphedPass
 from operformer.learning.loss import relative_l2
-from operformer.learning.optimizer import Together
+from operformer.learning.optimizer import Together, step_unless
 from operformer.learning.ranks import Ranks
 from operformer.learning.recipe import Training
 from operformer.learning.rounding import LossScale
@@ -155,15 +156,27 @@ def test_an_overflow_leaves_the_weights_and_halves_the_scale(make_update, pairs,
 
 
 def test_an_early_step_is_the_one_of_a_late_one(make_update, pairs, monkeypatch):
-    samples = pairs(5, dtype=torch.float64)
+    samples, calls = pairs(5, dtype=torch.float64), []
+    monkeypatch.setattr(update_module, "step_unless", lambda *given: calls.append(1) or step_unless(*given))
     early, one = make_update(fused, 0.5)
     late, other = make_update(fused, 0.5)
     for _ in range(3):
         found = early([(samples, 5)], 5, [])
         with monkeypatch.context() as patch:
-            patch.setattr("operformer.learning.update.can_step_unless", lambda optimizer: False)
+            patch.setattr(update_module, "can_step_unless", lambda optimizer: False)
             assert late([(samples, 5)], 5, []) == found
+    assert len(calls) == 3
     assert all(torch.equal(p, q) for p, q in zip(one.parameters(), other.parameters(), strict=True))
+
+
+def test_an_infinite_loss_changes_nothing_though_its_gradient_is_zero(make_update, pairs):
+    update, operator = make_update(fused, dtype=torch.float32)
+    samples = pairs(5, dtype=torch.float32)
+    update([(samples, 5)], 5, [])  # moments that would move the weights by themselves
+    before = [p.detach().clone() for p in operator.parameters()]
+    operator.output_scale.fill_(1e22)
+    assert update([(samples, 5)], 5, []) is None
+    assert all(torch.equal(p, q) for p, q in zip(operator.parameters(), before, strict=True))
 
 
 @pytest.mark.parametrize(

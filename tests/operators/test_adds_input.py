@@ -6,6 +6,8 @@ import torch
 from operformer import FANO, TNO, Grid, ViTNO
 from operformer.errors import UsageError
 from operformer.learning.samples import fit_normalisation
+from operformer.operators.neuralop import carry_normalizers
+from operformer.prediction import predict
 from operformer.problems import Samples
 
 SIZE = {"hidden_channels": 8, "n_layers": 1, "n_heads": 2}
@@ -26,6 +28,7 @@ def test_the_input_is_added_in_physical_units(kind):
         operator.input_mean.fill_(3.0)
         operator.input_scale.fill_(0.5)
         operator.output_scale.fill_(7.0)
+        operator.output_mean.fill_(2.0)
     u = torch.randn(3, 2, *GRID.shape, dtype=torch.float64)
     torch.testing.assert_close(adding(u, GRID), u + plain(u, GRID), rtol=1e-12, atol=1e-12)
 
@@ -39,6 +42,16 @@ def test_normalised_is_what_changes():
     fit_normalisation(alone, Samples(u, change, GRID))
     for name in ("input_mean", "input_scale", "output_mean", "output_scale"):
         torch.testing.assert_close(getattr(adding, name), getattr(alone, name), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_at_another_resolution_add_what_is_interpolated(kind):
+    operator = KINDS[kind](adds_input=True)
+    for parameter in operator.parameters():
+        parameter.data.zero_()
+    u = torch.full((1, 2, 8, 8), 3.0)
+    found = predict(operator, u, grid=Grid.uniform((8, 8), kind="cells"), resolution=16)
+    torch.testing.assert_close(torch.as_tensor(found.z).float(), torch.full((1, 2, 16, 16), 3.0))
 
 
 def test_it_is_kept_in_files(tmp_path):
@@ -55,5 +68,9 @@ def test_it_is_kept_in_files(tmp_path):
 def test_what_makes_no_sense_is_refused():
     with pytest.raises(UsageError, match="as many channels out as in: got 1 and 2"):
         FANO((2, 2), 2, 2, 1, **SIZE, adds_input=True)
+    with pytest.raises(UsageError, match="adds_input must be true or false"):
+        KINDS["FANO"](adds_input="false")
+    with pytest.raises(UsageError, match="in the processor's units"):
+        carry_normalizers(KINDS["TNO"](adds_input=True), object())
     with pytest.raises(UsageError, match="leave query= out"):
         KINDS["TNO"](adds_input=True)(torch.randn(1, 2, *GRID.shape), GRID, Grid.uniform((3, 3)))
