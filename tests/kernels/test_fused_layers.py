@@ -8,6 +8,7 @@ from operformer.operators import composition, fused_layers, tno
 
 SIZE = {"hidden_channels": 32, "n_layers": 2, "n_heads": 4}
 WIDER = SIZE | {"n_heads": 2}  # heads of 16 channels have a kernel of their own
+WIDE = SIZE | {"hidden_channels": 64}
 CELLS, NODES = "cells", "nodes"
 CASES = {
     "TNO, equal weights": (lambda: TNO(2, 1, 1, **SIZE), (7, 5), CELLS),
@@ -20,6 +21,7 @@ CASES = {
     "FANO": (lambda: FANO((3, 3), 3, 1, 1, final_modes=2, **SIZE), (18, 24), CELLS),
     "FANO, cosines": (lambda: FANO((3, 3), 3, 1, 1, basis="cosine", **SIZE), (18, 24), CELLS),
     "FANO, extension": (lambda: FANO((3, 3), 3, 1, 1, periodic_extension=True, **SIZE), (18, 24), CELLS),
+    "FANO, extension, wide": (lambda: FANO((2, 2), 4, 1, 1, periodic_extension=True, **WIDE), (20, 20), CELLS),
     "FANO in one dimension": (lambda: FANO((5,), 3, 1, 1, **SIZE), (35,), CELLS),
 }
 
