@@ -58,7 +58,7 @@ def growth(found):
 
 def origin(made):
     known = [f"{name} {made[name]}" for name in ("torch", "triton") if made.get(name)]
-    return f"{made['device']}, {', '.join(known)}, commit {made['commit'] or 'unknown'}."
+    return f"{made['device']}, {', '.join(known)}, commit {made['commit'] or 'unknown'}{'' if made.get('is_clean', True) else ', changed'}."
 
 
 TABLES = {"operators": operators, "losses": losses, "attention": attention, "growth": growth}

@@ -48,5 +48,6 @@ def test_growth(found):
     assert 14 < ratios["TNO"] < 16
     assert 3.9 < ratios["ViTNO"] < 4.1
     assert 3.9 < ratios["AFNO"] < 4.1
-    assert 3.9 < ratios.get("FNO", 4.0) < 4.1  # without neuraloperator there is none
+    if "FNO" in ratios:  # without neuraloperator there is none
+        assert 3.9 < ratios["FNO"] < 4.1
     assert 1 < ratios["FANO"] < 4

@@ -60,7 +60,7 @@ class FNO(Operator):
         return self._network(with_coordinates(self, u, grid), make_half_spectrum(grid.shape, self.modes, u))
 
     def _network(self, v: Tensor, spectrum: HalfSpectrum) -> Tensor:
-        """neuraloperator's forward pass, as its defaults have it: without a in the last layer."""
+        """neuraloperator's forward pass, as its defaults have it: without GELU in the last layer."""
         blocks = self.network.fno_blocks
         v = self.network.lifting(v)
         for layer, weight in enumerate(self.spectral):
