@@ -58,7 +58,8 @@ def growth(found):
 
 def origin(made):
     known = [f"{name} {made[name]}" for name in ("torch", "triton") if made.get(name)]
-    return f"{made['device']}, {', '.join(known)}, commit {made['commit'] or 'unknown'}{'' if made.get('is_clean', True) else ', changed'}."
+    changed = "" if made.get("is_clean", True) else ", changed"
+    return f"{made['device']}, {', '.join(known)}, commit {made['commit'] or 'unknown'}{changed}."
 
 
 TABLES = {"operators": operators, "losses": losses, "attention": attention, "growth": growth}
