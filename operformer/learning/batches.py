@@ -23,6 +23,7 @@ from operformer.problems import Pairs, Samples, Symmetry
 from operformer.problems.symmetry import moved
 
 BatchName = Literal["points", "pairs"]
+ResolutionName = Literal["staged", "mixed", "growing"]
 FITS = 0.4  # of the free memory of a GPU, which the training itself needs too
 
 
@@ -31,14 +32,14 @@ class Plan:
     """The batches of every epoch: ``sizes`` holds the pairs of a batch for each resolution, coarse to fine.
 
     Staged, the resolutions share the epochs, coarse ones first, equally or by ``stages``; mixed, one is drawn for each
-    batch.
+    batch; growing, one is drawn of those whose stage has begun.
     """
 
     count: int
     sizes: tuple[int, ...]
     epochs: int
     seed: int
-    is_mixed: bool
+    resolutions: ResolutionName = "staged"
     stages: tuple[float, ...] = ()
 
     def epoch(self, epoch: int) -> list[tuple[int, Tensor]]:
@@ -52,13 +53,14 @@ class Plan:
 
     def levels(self, epoch: int) -> list[int]:
         """The resolution of each batch, counted from the coarsest."""
-        if not self.is_mixed:
-            level = self._stage(min(epoch, self.epochs - 1))
-            return [level] * -(-self.count // self.sizes[level])
+        stage = self._stage(min(epoch, self.epochs - 1))
+        if self.resolutions == "staged":
+            return [stage] * -(-self.count // self.sizes[stage])
+        known = len(self.sizes) if self.resolutions == "mixed" else stage + 1
         draws = np.random.default_rng([self.seed, epoch])
         levels, left = [], self.count
         while left > 0:
-            levels.append(int(draws.integers(len(self.sizes))))
+            levels.append(int(draws.integers(known)))
             left -= self.sizes[levels[-1]]
         return levels
 

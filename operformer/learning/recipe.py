@@ -12,7 +12,7 @@ import torch
 
 from operformer.errors import DataError, ResourceError, UsageError
 from operformer.files import read_json, write_json
-from operformer.learning.batches import BatchName
+from operformer.learning.batches import BatchName, ResolutionName
 from operformer.learning.loss import LossName
 from operformer.learning.optimizer import OptimizerName
 from operformer.learning.rounding import AverageName, ProductName
@@ -48,7 +48,8 @@ class Training:
     products: ProductName = "full"  # precision of float32 matrix products on a GPU
     compile: bool = False  # on one GPU that holds the pairs, batches are launched as CUDA graphs, too
     strategy: Literal["ddp", "fsdp"] = "ddp"  # of several processes: whole copies, or shards of the weights
-    resolutions: Literal["staged", "mixed"] = "staged"  # of several: from coarse to fine, or one drawn for each batch
+    # Of several: from coarse to fine; one drawn for each batch; one drawn of those that a stage has reached.
+    resolutions: ResolutionName = "staged"
     batches: BatchName = "points"  # of coarser resolutions: with as many points as the finest one's, or as many pairs
     stages: tuple[float, ...] = ()  # of the epochs, the part of each resolution, coarse to fine; equal if not given
     augment: bool = False  # move every pair by a random symmetry of the problem
@@ -69,8 +70,8 @@ class Training:
             raise UsageError(f"training.ema must be from 0 to below 1: got {self.ema}; try 0.999")
         if any(not part > 0 for part in self.stages):
             raise UsageError(f"training.stages must be positive: got {list(self.stages)}; try [0.75, 0.25]")
-        if self.stages and self.resolutions != "staged":
-            raise UsageError('training.stages goes with training.resolutions="staged"; leave it out')
+        if self.stages and self.resolutions == "mixed":
+            raise UsageError('training.stages goes with training.resolutions "staged" or "growing"; leave it out')
         if self.accumulation > self.batch_size:
             parts = f"got {self.accumulation} parts of {self.batch_size} pairs"
             raise UsageError(f"training.accumulation must not exceed training.batch_size: {parts}")

@@ -119,8 +119,7 @@ def _prepare(
     module = ranks.setup(operator, settings.compile and not has_graphs)
     optimizer = make_optimizer(settings.optimizer, operator, settings.learning_rate, settings.weight_decay)
     sizes = batch_sizes(settings.batch_size, levels, settings.batches)
-    is_mixed = settings.resolutions == "mixed"
-    plan = Plan(len(levels[0]), sizes, settings.epochs, settings.seed, is_mixed, settings.stages)
+    plan = Plan(len(levels[0]), sizes, settings.epochs, settings.seed, settings.resolutions, settings.stages)
     state = State(
         operator,
         optimizer,
@@ -281,8 +280,9 @@ def _sweep(folder: Path) -> None:
 
 def _check_fit(levels: tuple[Pairs, ...], settings: Training, symmetries: tuple[Symmetry, ...]) -> None:
     """Refuse resolutions and symmetries that do not go with the settings."""
-    if settings.resolutions == "mixed" and len(levels) == 1:
-        raise UsageError('training.resolutions is "mixed", but there is one resolution; give data.coarser')
+    how = settings.resolutions
+    if how != "staged" and len(levels) == 1:
+        raise UsageError(f'training.resolutions is "{how}", but there is one resolution; give data.coarser')
     if settings.stages and len(settings.stages) != len(levels):
         raise UsageError(f"training.stages must have {len(levels)} parts: got {len(settings.stages)}; see data.coarser")
     if settings.augment and not symmetries:

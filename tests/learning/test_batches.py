@@ -17,8 +17,8 @@ def pairs(points, count=23):
     return Samples(values, values, Grid.uniform(points))
 
 
-def plan(sizes=(12, 6, 3), epochs=7, is_mixed=False, seed=5):
-    return Plan(23, sizes, epochs, seed, is_mixed)
+def plan(sizes=(12, 6, 3), epochs=7, resolutions="staged", seed=5):
+    return Plan(23, sizes, epochs, seed, resolutions)
 
 
 def test_batches_hold_as_many_points_at_every_resolution():
@@ -28,10 +28,10 @@ def test_batches_hold_as_many_points_at_every_resolution():
     assert batch_sizes(1, [pairs(10), pairs(13)]) == (1, 1)
 
 
-@pytest.mark.parametrize("is_mixed", [False, True])
+@pytest.mark.parametrize("resolutions", ["staged", "mixed", "growing"])
 @pytest.mark.parametrize("epoch", [0, 3, 6])
-def test_every_pair_comes_once_in_batches_of_the_size_of_their_resolution(is_mixed, epoch):
-    given = plan(is_mixed=is_mixed)
+def test_every_pair_comes_once_in_batches_of_the_size_of_their_resolution(resolutions, epoch):
+    given = plan(resolutions=resolutions)
     batches = given.epoch(epoch)
     assert sorted(torch.cat([chosen for _, chosen in batches]).tolist()) == list(range(23))
     for level, chosen in batches[:-1]:
@@ -56,18 +56,27 @@ def test_stages_go_from_coarse_to_fine_and_share_the_epochs():
     ],
 )
 def test_stages_may_have_parts_of_their_own(stages, expected):
-    given = Plan(23, (12, 6, 3), 7, 5, is_mixed=False, stages=stages)
+    given = Plan(23, (12, 6, 3), 7, 5, stages=stages)
     assert [given.levels(epoch)[0] for epoch in range(7)] == expected
 
 
 def test_a_mixture_meets_every_resolution_and_another_one_in_another_epoch():
-    given = plan(is_mixed=True, epochs=30)
+    given = plan(resolutions="mixed", epochs=30)
     seen = [given.levels(epoch) for epoch in range(30)]
     assert {level for levels in seen for level in levels} == {0, 1, 2}
     assert len({tuple(levels) for levels in seen}) > 10
     assert given.updates == sum(map(len, seen))
-    assert plan(is_mixed=True, epochs=30).levels(3) == given.levels(3)
-    assert [plan(is_mixed=True, seed=6).levels(e) for e in range(7)] != seen[:7]
+    assert plan(resolutions="mixed", epochs=30).levels(3) == given.levels(3)
+    assert [plan(resolutions="mixed", seed=6).levels(e) for e in range(7)] != seen[:7]
+
+
+def test_growing_stages_keep_the_resolutions_before():
+    given = Plan(60, (12, 6, 3), 30, 5, "growing", stages=(0.5, 0.3, 0.2))
+    seen = [set(given.levels(epoch)) for epoch in range(30)]
+    assert seen[:15] == [{0}] * 15
+    assert set().union(*seen[15:24]) == {0, 1}
+    assert set().union(*seen[24:]) == {0, 1, 2}
+    assert given.updates == sum(len(given.levels(epoch)) for epoch in range(30))
 
 
 def test_one_resolution_has_the_batches_it_always_had():

@@ -30,6 +30,7 @@ EVERYTHING = {
     "parts": {"accumulation": 2},
     "staged": {"resolutions": "staged"},
     "mixed": {"resolutions": "mixed"},
+    "growing": {"resolutions": "growing", "batches": "pairs"},
     "augmented": {"augment": True},
 }
 
@@ -106,7 +107,7 @@ def signal_at(monkeypatch, call, number):
 @pytest.mark.parametrize("call", [1, 5])
 def test_a_stop_inside_an_epoch_changes_nothing(carry_out, monkeypatch, tmp_path, kind, call):
     settings = replace(SETTINGS, **EVERYTHING[kind])
-    coarser = (3, 6) if kind in ("staged", "mixed") else ()
+    coarser = (3, 6) if kind in ("staged", "mixed", "growing") else ()
     carry_out(tmp_path / "undisturbed", settings, coarser=coarser)
     with monkeypatch.context() as patch:
         calls = signal_at(patch, call, signal.SIGTERM)
@@ -212,7 +213,7 @@ def test_stages_are_as_many_as_resolutions(carry_out, tmp_path):
         carry_out(tmp_path / "two", replace(settings, stages=(1.0, 1.0)), coarser=(6,))
 
 
-@pytest.mark.parametrize("how", ["staged", "mixed"])
+@pytest.mark.parametrize("how", ["staged", "mixed", "growing"])
 def test_several_resolutions_are_seen_in_batches_of_as_many_points(carry_out, monkeypatch, tmp_path, how):
     seen = []
 
