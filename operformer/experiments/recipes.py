@@ -63,19 +63,20 @@ class _Coarse:
 _COARSE = {
     "ViTNO": _Coarse((208,), (0.8, 0.2), longer=2.0, training={"batch_size": 2}),
     "FANO": _Coarse((104, 208), (0.5, 0.3, 0.2), longer=2.4, training={"batches": "pairs", "learning_rate": 2e-3}),
-    "darcy-64-tno": _Coarse((32,), (0.7, 0.3), training={"batches": "pairs"}),
+    "darcy-64-tno": _Coarse((32,), (0.5, 0.5), longer=1.5, training={"batches": "pairs", "resolutions": "growing"}),
     "darcy-li-85": _Coarse((43,), (0.8, 0.2), training={"batches": "pairs"}),
 }
 
 # Runs that are compared with other tables than the paper's. Darcy flow of Li et al.: solved on 421 x 421 nodes, every
 # fifth of them kept, 1000 pairs to train on and 200 to test. The table has no validation pairs; ours are further draws.
+# Thinned out, a coefficient does not tell where it jumps, nor where a gradient does: the loss is L2.
 OTHERS = {
     "darcy-li-85": Experiment(
         "darcy-li-85",
         replace(Darcy.of_li_et_al(), read_from=421),
         {"name": "TNO", "hidden_channels": 128, "n_layers": 6, "n_heads": 8},
         Data(resolution=85, train=1000, validation=200, test=200),
-        Training(epochs=80, batch_size=2, learning_rate=1e-3, schedule="plateau", loss="h1"),
+        Training(epochs=80, batch_size=2, learning_rate=1e-3, schedule="plateau", loss="l2"),
     )
 }
 
