@@ -7,17 +7,18 @@ Needs Triton; `encode` of composition.py chooses.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer.domain.transform import TensorTransform
 from operformer.kernels.head_projection import project_heads
 from operformer.kernels.patched_average import patched_average, patched_average_backward
-from operformer.kernels.pointwise_block import block_backward, block_forward
+from operformer.kernels.pointwise_block import block_backward, block_forward, block_readout
 from operformer.kernels.small_heads import average_points
 from operformer.operators.attention import MultiHeadAttention, has_small_heads, with_bias
 from operformer.operators.encoder import EncoderLayer
@@ -28,19 +29,33 @@ from operformer.operators.patched_attention import CommonPoints, FourierAttentio
 ALIGNED = 8  # tensor cores want sizes in half precision to be multiples of this
 SOME = 1024  # points that are enough for a rough mean
 
+Parameters = tuple[Tensor, Tensor, Tensor, Tensor, float, float]
 
-def encode(layers: Sequence[EncoderLayer], v: Tensor, measure: Any) -> Tensor:
-    """E_L (equation recurrence_enc_def): (batch, n, c), or (batch, P, *points, c) between patches."""
+
+def encode(layers: Sequence[EncoderLayer], v: Tensor, measure: Any, readout: nn.Linear | None = None) -> Tensor:
+    """E_L (equation recurrence_enc_def): (batch, n, c), or (batch, P, *points, c) between patches.
+
+    With a ``readout`` that of E_L, without gradients.
+    """
     shape = v.shape
     v = v.contiguous()
     v_half = v.to(torch.float16)
     apply = _layer_kind(layers[0].attention, measure)
-    for depth, layer in enumerate(layers):
-        v, v_half = apply(layer, v, v_half, depth + 1 == len(layers))
-    return v.reshape(shape)
+    for layer in layers[:-1]:
+        v, v_half = apply(layer, v, v_half, _End(is_halved=True))
+    v, _ = apply(layers[-1], v, v_half, _End(readout=None if readout is None else readout.weight))
+    return v.reshape(shape) if readout is None else v.reshape(*shape[:-1], -1) + readout.bias
 
 
-def _layer_kind(attention: Any, measure: Any) -> Callable[[EncoderLayer, Tensor, Tensor, bool], tuple[Tensor, Tensor]]:
+@dataclass(frozen=True)
+class _End:
+    """What becomes of a layer's output: kept in half precision besides, for the next layer, or read by a matrix."""
+
+    is_halved: bool = False
+    readout: Tensor | None = None
+
+
+def _layer_kind(attention: Any, measure: Any) -> Callable[[EncoderLayer, Tensor, Tensor, _End], tuple[Tensor, Tensor]]:
     if isinstance(attention, FourierAttention):
         analysis, synthesis = _tables(attention.modes, measure.transform)
         gram = _gram(attention.modes, measure.transform)
@@ -51,7 +66,7 @@ def _layer_kind(attention: Any, measure: Any) -> Callable[[EncoderLayer, Tensor,
 
 
 def _pointwise_layer(
-    log_weights: Tensor | NearlyEqual | None, layer: EncoderLayer, v: Tensor, v_half: Tensor, is_last: bool
+    log_weights: Tensor | NearlyEqual | None, layer: EncoderLayer, v: Tensor, v_half: Tensor, end: _End
 ) -> tuple[Tensor, Tensor]:
     """Attention between the n points of v (batch, n, c)."""
     attention: Any = layer.attention
@@ -59,11 +74,14 @@ def _pointwise_layer(
     heads, shift = _heads(attention, v_half, layout)
     query, key, value = heads.squeeze(3).unbind(0)
     average = _average_points(query, key, value, log_weights, attention.scale)
-    return _Block.apply(v, average, None, shift, *_parameters(layer, merge=True), layout, not is_last)
+    parameters = _parameters(layer, merge=True)
+    if end.readout is not None:
+        return _read(v, average, shift, parameters, layout, end.readout)
+    return _Block.apply(v, average, None, shift, *parameters, layout, end.is_halved)
 
 
 def _patched_layer(
-    measure: CommonPoints, layer: EncoderLayer, v: Tensor, v_half: Tensor, is_last: bool
+    measure: CommonPoints, layer: EncoderLayer, v: Tensor, v_half: Tensor, end: _End
 ) -> tuple[Tensor, Tensor]:
     """Attention between patches, pointwise Q, K, V: v is (batch, P, *points, c)."""
     attention: Any = layer.attention
@@ -72,14 +90,16 @@ def _patched_layer(
     heads, shift = _heads(attention, v_half, layout)
     scale = measure.volume / points
     weights = v.new_empty(0) if measure.has_equal_weights else measure.weights / scale
-    return _PatchedBlock.apply(
-        v, heads, shift, *_parameters(layer, merge=True), layout, not is_last, weights, scale
-    )  # fmt: skip
+    parameters = _parameters(layer, merge=True)
+    if end.readout is not None:
+        _, average = patched_average(heads, weights, scale, patches)
+        return _read(v, average, shift, parameters, layout, end.readout)
+    return _PatchedBlock.apply(v, heads, shift, *parameters, layout, end.is_halved, weights, scale)
 
 
 def _fourier_layer(
     volume: float, analysis: Tensor, synthesis: Tensor, gram: Tensor | None, layer: EncoderLayer, v: Tensor,
-    v_half: Tensor, is_last: bool,
+    v_half: Tensor, end: _End,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Attention between patches in coefficient space: v is (batch, P, *points, c)."""
     attention: Any = layer.attention
@@ -99,7 +119,10 @@ def _fourier_layer(
     merged = average.permute(0, 2, 3, 1, 4).flatten(-2) @ attention.merge.weight.T.to(torch.float16)
     layout = (synthesis.shape[0], patches, patches, channels)
     shift, coefficients = v.new_empty(0), merged.flatten(0, 1)
-    return _Block.apply(v, synthesis, coefficients, shift, *_parameters(layer, merge=False), layout, not is_last)
+    parameters = _parameters(layer, merge=False)
+    if end.readout is not None:
+        return _read(v, wide_product(synthesis, coefficients), shift, parameters, layout, end.readout)
+    return _Block.apply(v, synthesis, coefficients, shift, *parameters, layout, end.is_halved)
 
 
 def _with_weighed_keys(mixed: Tensor, gram: Tensor) -> Tensor:
@@ -149,7 +172,14 @@ def _softmax(query: Tensor, key: Tensor, scale: float, patches: int) -> Tensor:
     return torch.softmax(scores, -1).to(query.dtype)
 
 
-def _parameters(layer: Any, merge: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, float, float]:
+def _read(
+    v: Tensor, a: Tensor, shift: Tensor, parameters: Parameters, layout: tuple[int, int, int, int], readout: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The readout of a layer, and nothing in half precision."""
+    return block_readout(v, a, shift, *parameters, *layout, readout), v.new_empty(0)
+
+
+def _parameters(layer: Any, merge: bool) -> Parameters:
     """Weights and vectors of a layer as `block_forward` takes them."""
     inside, _, outside = layer.feed_forward
     merging = layer.attention.merge
