@@ -98,9 +98,9 @@ class ViTNO(Operator):
             return self.lift(u, transform)  # the literal form's
         mixed = self.lift.mixed(u, transform)
         if can_fuse(self.layers, mixed) and isinstance(transform, TensorTransform) and transform.is_shared:
-            from operformer.operators import fused_layers
+            from operformer.operators import fused_modes
 
-            return fused_layers.synthesise(mixed, self.lift.modes, transform, u.shape[1])
+            return fused_modes.synthesise(mixed, self.lift.modes, transform, u.shape[1])
         return self.lift.synthesised(mixed, transform, u.shape[1])
 
     def _takes(self, grid: Grid) -> bool:
