@@ -15,23 +15,28 @@ from operformer.kernels.tiles import head_start, heads_of, rows_of, tile_of
 
 ROWS, WARPS = 64, 4
 SPLITS, STAGES = 88, 3  # of the sum over rows
+# Of the projection: rows, warps, registers and stages; programs for each of query, key and value, so that all of an
+# H200's multiprocessors have two.
+TILE, TILE_WARPS, TILE_REGISTERS, TILE_STAGES, COLUMNS = 64, 8, 128, 2, 88
 
 
 @triton.jit
 def _project_kernel(  # type: ignore[no-untyped-def]
-    v, heads, weights, biases, shift, points, patches, slots, apart,
-    channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
+    v, heads, weights, biases, shift, n_tiles, points, patches, slots, apart, columns,
+    channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
-    patch, first, start, present = tile_of(tl.program_id(0), points, channels, block)
-    there = head_start(patch, first, points, patches, slots, channels // width, width)
-    across = heads_of(points, slots, channels, width, block)
+    """Every program has one of the three weights, which it keeps, and every ``columns``-th tile."""
+    part = tl.program_id(0) % 3
     column = tl.arange(0, channels)
-    x = tl.load(v + start + rows_of(channels, block), present, 0.0)
-    for part in tl.static_range(3):
-        weight = tl.load(weights + part * channels * channels + column[:, None] * channels + column[None, :])
-        y = tl.dot(x, weight) + tl.load(biases + part * channels + column)[None, :]
-        if part == 2:
-            y -= tl.load(shift + (patch // patches) * channels + column)[None, :]
+    weight = tl.load(weights + part * channels * channels + column[:, None] * channels + column[None, :])
+    bias = tl.load(biases + part * channels + column)
+    across = heads_of(points, slots, channels, width, block)
+    for tile in tl.range(tl.program_id(0) // 3, n_tiles, columns, num_stages=stages):
+        patch, first, start, present = tile_of(tile, points, channels, block)
+        there = head_start(patch, first, points, patches, slots, channels // width, width)
+        x = tl.load(v + start + rows_of(channels, block), present, 0.0)
+        taken = tl.load(shift + (patch // patches) * channels + column, (column >= 0) & (part == 2), 0.0)
+        y = tl.dot(x, weight) + (bias - taken)[None, :]
         tl.store(heads + part * apart + there + across, y.to(tl.float16), present)
 
 
@@ -87,9 +92,11 @@ def project_heads(
     heads = v.new_empty(3, batch, channels // width, slots, points, width)
     if slots > patches:
         heads[:, :, :, patches:] = 0
-    _project_kernel[(batch * patches * triton.cdiv(points, ROWS),)](
-        v, heads, _half(weights.mT), biases, shift, points, patches, slots, heads[0].numel(),
-        channels=channels, width=width, block=ROWS, num_warps=WARPS,
+    n_tiles = batch * patches * triton.cdiv(points, TILE)
+    columns = min(n_tiles, COLUMNS)
+    _project_kernel[(3 * columns,)](
+        v, heads, _half(weights.mT), biases, shift, n_tiles, points, patches, slots, heads[0].numel(), columns,
+        channels=channels, width=width, block=TILE, stages=TILE_STAGES, num_warps=TILE_WARPS, maxnreg=TILE_REGISTERS,
     )  # fmt: skip
     return heads
 

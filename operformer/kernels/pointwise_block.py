@@ -44,11 +44,11 @@ def _norm_gradient(gradient, x, inverse, channels: tl.constexpr):  # type: ignor
 
 
 @triton.jit
-def _product(x, weight):  # type: ignore[no-untyped-def]
-    """x @ weight, x in two half-precision parts."""
+def _product(x, weight, total):  # type: ignore[no-untyped-def]
+    """total + x @ weight, x in two half-precision parts."""
     high = x.to(tl.float16)
     low = (x - high.to(tl.float32)).to(tl.float16)
-    return tl.dot(low, weight, tl.dot(high, weight))
+    return tl.dot(low, weight, tl.dot(high, weight, total))
 
 
 @triton.jit
@@ -69,9 +69,9 @@ def _gelu_parts(x):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _forward_kernel(  # type: ignore[no-untyped-def]
-    v, a, offset, z, z_half, inner, outer, merge, vectors, epsilon_1, epsilon_2, points, patches, slots,
+    v, a, offset, z, z_half, inner, outer, merge, vectors, readout, epsilon_1, epsilon_2, points, patches, slots,
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, merged: tl.constexpr, halved: tl.constexpr,
-    some_channels: tl.constexpr,
+    some_channels: tl.constexpr, n_out: tl.constexpr,
 ):  # fmt: skip
     patch, first, start, present = tile_of(tl.program_id(0), points, channels, block)
     column = tl.arange(0, channels)
@@ -96,10 +96,15 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
         weight = tl.load(inner + column[:, None] * channels + some[None, :])
         hidden = tl.dot(low, weight, tl.dot(high, weight)) + tl.load(vectors + 2 * channels + some)[None, :]
         share, _ = _gelu_parts(hidden)
-        y += _product(hidden * share, tl.load(outer + some[:, None] * channels + column[None, :]))
+        y = _product(hidden * share, tl.load(outer + some[:, None] * channels + column[None, :]), y)
     y, _ = _normalise(y, epsilon_2, channels)
     y = y * tl.load(vectors + 4 * channels + column)[None, :] + tl.load(vectors + 5 * channels + column)[None, :]
-    tl.store(z + start + local, y, present)
+    if n_out == 0:
+        tl.store(z + start + local, y, present)
+    row = tl.arange(0, block)
+    for channel in tl.static_range(n_out):  # z = W y, without y
+        read = tl.sum(y * tl.load(readout + channel * channels + column)[None, :], 1)
+        tl.store(z + (start // channels + row) * n_out + channel, read, first + row < points)
     if halved:
         tl.store(z_half + start + local, y.to(tl.float16), present)
 
@@ -194,16 +199,10 @@ def block_forward(
 
     ``a`` is h, in half precision, or with an empty ``merge`` the attention itself, in float32.
     """
-    channels = v.shape[-1]
-    merged = merge.numel() > 0
-    offset = shift @ merge.T if merged else shift
     z = torch.empty_like(v)
     z_half = torch.empty_like(v, dtype=torch.float16) if halved else v.new_empty(0, dtype=torch.float16)
-    _forward_kernel[_programs(v, points, FORWARD_ROWS)](
-        v, a, offset, z, z_half, _half(inner.T), _half(outer.T), _half(merge.T), vectors, epsilon_1, epsilon_2,
-        points, patches, slots, channels=channels, width=width, block=FORWARD_ROWS, merged=merged, halved=halved,
-        some_channels=min(channels, SOME_CHANNELS), num_warps=WARPS,
-    )  # fmt: skip
+    weights = (inner, outer, merge, vectors)
+    _forward(v, a, shift, z, z_half, weights, v.new_empty(0), (epsilon_1, epsilon_2), (points, patches, slots), width)
     return z, z_half
 
 
@@ -214,6 +213,41 @@ def _(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     half = torch.empty_like(v, dtype=torch.float16) if halved else v.new_empty(0, dtype=torch.float16)
     return torch.empty_like(v), half
+
+
+@torch.library.custom_op("operformer::pointwise_block_readout", mutates_args=())
+def block_readout(
+    v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor, vectors: Tensor,
+    epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int, readout: Tensor,
+) -> Tensor:  # fmt: skip
+    """z W^T in place of z, W = ``readout`` (few, channels): the function is not stored. There are no gradients."""
+    z = v.new_empty(*v.shape[:-1], len(readout))
+    weights, nothing = (inner, outer, merge, vectors), v.new_empty(0, dtype=torch.float16)
+    _forward(v, a, shift, z, nothing, weights, readout, (epsilon_1, epsilon_2), (points, patches, slots), width)
+    return z
+
+
+@block_readout.register_fake
+def _(
+    v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor, vectors: Tensor,
+    epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int, readout: Tensor,
+) -> Tensor:  # fmt: skip
+    return v.new_empty(*v.shape[:-1], len(readout))
+
+
+def _forward(
+    v: Tensor, a: Tensor, shift: Tensor, z: Tensor, z_half: Tensor, weights: tuple[Tensor, Tensor, Tensor, Tensor],
+    readout: Tensor, epsilons: tuple[float, float], layout: tuple[int, int, int], width: int,
+) -> None:  # fmt: skip
+    """Fill z, and z_half if it is not empty."""
+    inner, outer, merge, vectors = weights
+    channels, merged = v.shape[-1], merge.numel() > 0
+    offset = shift @ merge.T if merged else shift
+    _forward_kernel[_programs(v, layout[0], FORWARD_ROWS)](
+        v, a, offset, z, z_half, _half(inner.T), _half(outer.T), _half(merge.T), vectors, readout.contiguous(),
+        *epsilons, *layout, channels=channels, width=width, block=FORWARD_ROWS, merged=merged,
+        halved=z_half.numel() > 0, some_channels=min(channels, SOME_CHANNELS), n_out=len(readout), num_warps=WARPS,
+    )  # fmt: skip
 
 
 @torch.library.custom_op("operformer::pointwise_block_backward", mutates_args=())

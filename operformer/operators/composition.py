@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from operformer.domain.products import are_rounded
 from operformer.kernels import HAS_TRITON
-from operformer.operators.encoder import EncoderLayer
+from operformer.operators.encoder import EncoderLayer, PointwiseHead
 
 FUSED_WIDTHS = (32, 64, 128)
+MOST_READ = 4  # channels of an output that are read one by one inside a kernel
 
 
 class Composition(nn.Module):
@@ -35,7 +36,7 @@ class Composition(nn.Module):
         """
         v = self.lift(u, x)
         if query is None:
-            return self.head(encode(self.layers, v, measure), x)
+            return read(self.head, self.layers, v, measure, x)
         elsewhere = self.lift(*query)
         for depth, layer in enumerate(self.layers):
             elsewhere = layer(elsewhere, measure, v)
@@ -44,16 +45,36 @@ class Composition(nn.Module):
         return self.head(elsewhere, query[1])
 
 
-def encode(layers: nn.ModuleList, v: Tensor, measure: Any) -> Tensor:
+def read(head: nn.Module, layers: nn.ModuleList, v: Tensor, measure: Any, x: Tensor) -> Tensor:
+    """T_out E_L v. A head acts at each point by itself, so functions on patches are read where they stand.
+
+    Without gradients a linear head is read inside the kernel of the last layer, whose output is never stored.
+    """
+    if isinstance(head, PointwiseHead) and head.is_linear and head.linear.out_features <= MOST_READ:
+        is_read_inside = not torch.is_grad_enabled() and _are_fused(layers, v, measure)
+    else:
+        is_read_inside = False
+    v = encode(layers, v, measure, head.linear if is_read_inside else None)  # type: ignore[arg-type]
+    return v if is_read_inside else head(v, x)
+
+
+def encode(layers: nn.ModuleList, v: Tensor, measure: Any, readout: nn.Linear | None = None) -> Tensor:
     """E_L: the layers one after the other, on a GPU by fused kernels where these apply (fused_layers.py)."""
-    if can_fuse(layers, v):
+    if _are_fused(layers, v, measure):
         from operformer.operators import fused_layers
 
-        if fused_layers.takes(layers[0].attention, measure):
-            return fused_layers.encode(list(layers), v, measure)  # type: ignore[arg-type]
+        return fused_layers.encode(list(layers), v, measure, readout)  # type: ignore[arg-type]
     for layer in layers:
         v = layer(v, measure)
     return v
+
+
+def _are_fused(layers: nn.ModuleList, v: Tensor, measure: Any) -> bool:
+    if not can_fuse(layers, v):
+        return False
+    from operformer.operators import fused_layers
+
+    return fused_layers.takes(layers[0].attention, measure)
 
 
 def can_fuse(layers: nn.ModuleList, v: Tensor) -> bool:

@@ -126,8 +126,13 @@ class PointwiseHead(nn.Module):
         self.norm = nn.LayerNorm(hidden_channels) if norm == "before" else nn.Identity()
         self.linear = nn.Linear(hidden_channels, out_channels)
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is W_out alone."""
+        return isinstance(self.norm, nn.Identity)
+
     def forward(self, v: Tensor, x: Tensor) -> Tensor:
-        """(batch, n, hidden_channels) -> (batch, n, out_channels); x is not looked at."""
+        """(..., hidden_channels) -> (..., out_channels); x is not looked at."""
         return exact_linear(self.linear, self.norm(v))
 
 

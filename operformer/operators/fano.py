@@ -11,7 +11,7 @@ from operformer.domain import Grid
 from operformer.domain.patches import make_patches
 from operformer.domain.transform import make_transform
 from operformer.operators.attention import check_heads
-from operformer.operators.composition import encode
+from operformer.operators.composition import read
 from operformer.operators.encoder import EncoderLayer, NormPlace, PointwiseHead, PointwiseLift, checked_norm
 from operformer.operators.integral import BasisName, make_spectrum
 from operformer.operators.operator import Operator, constructor_settings
@@ -73,6 +73,5 @@ class FANO(Operator):
         measure = Coefficients(transform, 1 / prod(self.n_patches), patches.is_present)
         x = self.position(grid)
         v = patches.split(self.lift(u.flatten(2).transpose(1, 2), x).unflatten(1, grid.shape))
-        v = encode(self.layers, v, measure)
-        z = self.head(patches.join(v), x)
+        z = patches.join(read(self.head, self.layers, v, measure, x))
         return self.last(z, grid).movedim(-1, 1)

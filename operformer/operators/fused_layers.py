@@ -7,51 +7,65 @@ Needs Triton; `encode` of composition.py chooses.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer.domain.transform import TensorTransform
 from operformer.kernels.head_projection import project_heads
 from operformer.kernels.patched_average import patched_average, patched_average_backward
-from operformer.kernels.pointwise_block import block_backward, block_forward
+from operformer.kernels.pointwise_block import block_backward, block_forward, block_readout
 from operformer.kernels.small_heads import average_points
 from operformer.operators.attention import MultiHeadAttention, has_small_heads, with_bias
 from operformer.operators.encoder import EncoderLayer
 from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal
-from operformer.operators.integral import ModeTables, SpectralMixing
+from operformer.operators.fused_modes import ALIGNED, grouped_weights, in_two_parts, products, tables, wide_product
 from operformer.operators.patched_attention import CommonPoints, FourierAttention, PatchedAttention
 
-ALIGNED = 8  # tensor cores want sizes in half precision to be multiples of this
 SOME = 1024  # points that are enough for a rough mean
 
+Parameters = tuple[Tensor, Tensor, Tensor, Tensor, float, float]
 
-def encode(layers: Sequence[EncoderLayer], v: Tensor, measure: Any) -> Tensor:
-    """E_L (equation recurrence_enc_def): (batch, n, c), or (batch, P, *points, c) between patches."""
+
+def encode(layers: Sequence[EncoderLayer], v: Tensor, measure: Any, readout: nn.Linear | None = None) -> Tensor:
+    """E_L (equation recurrence_enc_def): (batch, n, c), or (batch, P, *points, c) between patches.
+
+    With a ``readout`` that of E_L, without gradients.
+    """
     shape = v.shape
     v = v.contiguous()
     v_half = v.to(torch.float16)
     apply = _layer_kind(layers[0].attention, measure)
-    for depth, layer in enumerate(layers):
-        v, v_half = apply(layer, v, v_half, depth + 1 == len(layers))
-    return v.reshape(shape)
+    for layer in layers[:-1]:
+        v, v_half = apply(layer, v, v_half, _End(is_halved=True))
+    v, _ = apply(layers[-1], v, v_half, _End(readout=None if readout is None else readout.weight))
+    return v.reshape(shape) if readout is None else v.reshape(*shape[:-1], -1) + readout.bias
 
 
-def _layer_kind(attention: Any, measure: Any) -> Callable[[EncoderLayer, Tensor, Tensor, bool], tuple[Tensor, Tensor]]:
+@dataclass(frozen=True)
+class _End:
+    """What becomes of a layer's output: kept in half precision besides, for the next layer, or read by a matrix."""
+
+    is_halved: bool = False
+    readout: Tensor | None = None
+
+
+def _layer_kind(attention: Any, measure: Any) -> Callable[[EncoderLayer, Tensor, Tensor, _End], tuple[Tensor, Tensor]]:
     if isinstance(attention, FourierAttention):
-        analysis, synthesis = _tables(attention.modes, measure.transform)
-        gram = _gram(attention.modes, measure.transform)
-        return partial(_fourier_layer, measure.volume, analysis.to(torch.float16), _in_two_parts(synthesis), gram)
+        analysis, synthesis = tables(attention.modes, measure.transform)
+        gram = products(attention.modes, measure.transform)
+        return partial(_fourier_layer, measure.volume, analysis.to(torch.float16), in_two_parts(synthesis), gram)
     if isinstance(attention, PatchedAttention):
         return partial(_patched_layer, measure)
     return partial(_pointwise_layer, measure)
 
 
 def _pointwise_layer(
-    log_weights: Tensor | NearlyEqual | None, layer: EncoderLayer, v: Tensor, v_half: Tensor, is_last: bool
+    log_weights: Tensor | NearlyEqual | None, layer: EncoderLayer, v: Tensor, v_half: Tensor, end: _End
 ) -> tuple[Tensor, Tensor]:
     """Attention between the n points of v (batch, n, c)."""
     attention: Any = layer.attention
@@ -59,11 +73,14 @@ def _pointwise_layer(
     heads, shift = _heads(attention, v_half, layout)
     query, key, value = heads.squeeze(3).unbind(0)
     average = _average_points(query, key, value, log_weights, attention.scale)
-    return _Block.apply(v, average, None, shift, *_parameters(layer, merge=True), layout, not is_last)
+    parameters = _parameters(layer, merge=True)
+    if end.readout is not None:
+        return _read(v, average, shift, parameters, layout, end.readout)
+    return _Block.apply(v, average, None, shift, *parameters, layout, end.is_halved)
 
 
 def _patched_layer(
-    measure: CommonPoints, layer: EncoderLayer, v: Tensor, v_half: Tensor, is_last: bool
+    measure: CommonPoints, layer: EncoderLayer, v: Tensor, v_half: Tensor, end: _End
 ) -> tuple[Tensor, Tensor]:
     """Attention between patches, pointwise Q, K, V: v is (batch, P, *points, c)."""
     attention: Any = layer.attention
@@ -72,21 +89,23 @@ def _patched_layer(
     heads, shift = _heads(attention, v_half, layout)
     scale = measure.volume / points
     weights = v.new_empty(0) if measure.has_equal_weights else measure.weights / scale
-    return _PatchedBlock.apply(
-        v, heads, shift, *_parameters(layer, merge=True), layout, not is_last, weights, scale
-    )  # fmt: skip
+    parameters = _parameters(layer, merge=True)
+    if end.readout is not None:
+        _, average = patched_average(heads, weights, scale, patches)
+        return _read(v, average, shift, parameters, layout, end.readout)
+    return _PatchedBlock.apply(v, heads, shift, *parameters, layout, end.is_halved, weights, scale)
 
 
 def _fourier_layer(
     volume: float, analysis: Tensor, synthesis: Tensor, gram: Tensor | None, layer: EncoderLayer, v: Tensor,
-    v_half: Tensor, is_last: bool,
+    v_half: Tensor, end: _End,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Attention between patches in coefficient space: v is (batch, P, *points, c)."""
     attention: Any = layer.attention
     batch, patches, channels = v.shape[0], v.shape[1], v.shape[-1]
     entries = torch.matmul(analysis, v_half.flatten(2, -2))
     count = entries.shape[2]
-    group, weights = _grouped_weights(attention.mixing, count)
+    group, weights = grouped_weights(attention.mixing, count)
     rows = entries.flatten(0, 1).unflatten(1, (-1, group)).flatten(2).transpose(0, 1)
     mixed = torch.bmm(rows, weights).unflatten(-1, (group, 3, attention.n_heads, -1)).unflatten(1, (batch, patches))
     if gram is not None:
@@ -99,7 +118,10 @@ def _fourier_layer(
     merged = average.permute(0, 2, 3, 1, 4).flatten(-2) @ attention.merge.weight.T.to(torch.float16)
     layout = (synthesis.shape[0], patches, patches, channels)
     shift, coefficients = v.new_empty(0), merged.flatten(0, 1)
-    return _Block.apply(v, synthesis, coefficients, shift, *_parameters(layer, merge=False), layout, not is_last)
+    parameters = _parameters(layer, merge=False)
+    if end.readout is not None:
+        return _read(v, wide_product(synthesis, coefficients), shift, parameters, layout, end.readout)
+    return _Block.apply(v, synthesis, coefficients, shift, *parameters, layout, end.is_halved)
 
 
 def _with_weighed_keys(mixed: Tensor, gram: Tensor) -> Tensor:
@@ -149,7 +171,14 @@ def _softmax(query: Tensor, key: Tensor, scale: float, patches: int) -> Tensor:
     return torch.softmax(scores, -1).to(query.dtype)
 
 
-def _parameters(layer: Any, merge: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, float, float]:
+def _read(
+    v: Tensor, a: Tensor, shift: Tensor, parameters: Parameters, layout: tuple[int, int, int, int], readout: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The readout of a layer, and nothing in half precision."""
+    return block_readout(v, a, shift, *parameters, *layout, readout), v.new_empty(0)
+
+
+def _parameters(layer: Any, merge: bool) -> Parameters:
     """Weights and vectors of a layer as `block_forward` takes them."""
     inside, _, outside = layer.feed_forward
     merging = layer.attention.merge
@@ -159,32 +188,6 @@ def _parameters(layer: Any, merge: bool) -> tuple[Tensor, Tensor, Tensor, Tensor
     )  # fmt: skip
     weight = merging.weight if merge else inside.weight.new_empty(0, 0)
     return inside.weight, outside.weight, weight, vectors, norm_1.eps, norm_2.eps
-
-
-def synthesise(entries: Tensor, modes: ModeTables, transform: TensorTransform, patches: int) -> Tensor:
-    """Functions on patches (batch, P, *points, c) in float32 from their coefficients (E, batch P, c)."""
-    _, synthesis = _tables(modes, transform)
-    first = entries[:1]
-    if modes.n_single < modes.count:
-        first = torch.cat([first, torch.zeros_like(first)])
-    padded = pad(torch.cat([first, entries[1:]]), (0, 0, 0, 0, 0, synthesis.shape[1] - len(entries) - len(first) + 1))
-    v = _WideProduct.apply(_in_two_parts(synthesis), padded.transpose(0, 1).to(torch.float16))
-    points = tuple(matrix.shape[1] for matrix in transform.synthesis)
-    return v.unflatten(0, (-1, patches)).unflatten(2, points)
-
-
-class _WideProduct(torch.autograd.Function):
-    """`wide_product` of a constant matrix and a function's coefficients."""
-
-    @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
-        ctx.save_for_backward(left[:, : right.shape[1]])
-        return wide_product(left, right)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
-        (left,) = ctx.saved_tensors
-        return None, torch.matmul(left.transpose(-1, -2), gradient.to(left.dtype))
 
 
 class _Block(torch.autograd.Function):
@@ -231,61 +234,6 @@ class _PatchedBlock(torch.autograd.Function):
         dx, da, *rest = block_backward(dz.contiguous(), dz_half.contiguous(), *saved, *ctx.numbers)
         d_heads = patched_average_backward(da, heads, share, weights, ctx.scale)
         return dx, d_heads, None, *rest, *[None] * 6
-
-
-def wide_product(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right in float32 of half-precision matrices, (m, 2 k) in two parts, high and low, and (batch, k, n)."""
-    left, right = left.expand(right.shape[0], -1, -1), torch.cat([right, right], 1)
-    if right.device.type != "cuda":
-        return torch.bmm(left.float(), right.float())
-    return torch.bmm(left, right, out_dtype=torch.float32)
-
-
-def _in_two_parts(matrix: Tensor) -> Tensor:
-    """[high, low] in half precision, high + low with 22 bits."""
-    high = matrix.to(torch.float16)
-    return torch.cat([high, (matrix - high.to(matrix.dtype)).to(torch.float16)], 1)
-
-
-def _tables(modes: ModeTables, transform: TensorTransform) -> tuple[Tensor, Tensor]:
-    """Analysis (E, M) and synthesis (M, E) of the functions of a basis, padded with zeros to an aligned number.
-
-    The constant, which has no sine, gets one that is zero, so that all functions come in pairs where any does.
-    """
-    there, back = transform.analysis[0][0], transform.synthesis[0][0]
-    for analysis, synthesis in zip(transform.analysis[1:], transform.synthesis[1:], strict=True):
-        there, back = torch.kron(there, analysis[0]), torch.kron(back, synthesis[0])
-    return _gathered(modes, there), _gathered(modes, back.T).T
-
-
-def _gram(modes: ModeTables, transform: TensorTransform) -> Tensor | None:
-    """The inner products (E, E) of the functions of a basis in half precision; none of an orthonormal one."""
-    if transform.gram is None:
-        return None
-    products = transform.gram[0][0]
-    for gram in transform.gram[1:]:
-        products = torch.kron(products, gram[0])
-    return _gathered(modes, _gathered(modes, products).T).to(torch.float16)
-
-
-def _gathered(modes: ModeTables, rows: Tensor) -> Tensor:
-    """Rows for the functions (E) from those for products of functions of one variable, by sums: TF32 rounds none."""
-    rows = modes.gather(rows.unsqueeze(0)).squeeze(1)
-    if modes.n_single < modes.count:
-        rows = torch.cat([rows[:1], torch.zeros_like(rows[:1]), rows[1:]])
-    return pad(rows, (0, 0, 0, -len(rows) % ALIGNED))
-
-
-def _grouped_weights(mixing: SpectralMixing, count: int) -> tuple[int, Tensor]:
-    """1 or 2, the functions that mix with each other, and (groups, group c, group 3 c), in half precision."""
-    weight = mixing.weight.to(torch.float16)
-    if mixing.n_single == len(weight):
-        return 1, pad(weight, (0, 0, 0, 0, 0, count - len(weight)))
-    first = torch.cat([weight[:1], torch.zeros_like(weight[:1])])
-    real, imaginary = torch.cat([first, weight[1:]]).unflatten(0, (-1, 2)).unbind(1)
-    # (c, s) -> (c a + s b, s a - c b), as in SpectralMixing.
-    grouped = torch.cat([torch.cat([real, -imaginary], 2), torch.cat([imaginary, real], 2)], 1)
-    return 2, pad(grouped, (0, 0, 0, 0, 0, count // 2 - len(grouped)))
 
 
 def takes(attention: Any, measure: Any) -> bool:

@@ -14,7 +14,7 @@ from operformer.domain.patches import TensorPatches, make_patches
 from operformer.domain.transform import TensorTransform, Transform, make_transform
 from operformer.errors import UsageError
 from operformer.operators.attention import check_heads
-from operformer.operators.composition import can_fuse, encode
+from operformer.operators.composition import can_fuse, read
 from operformer.operators.encoder import EncoderLayer, NormPlace, PointwiseHead, checked_norm, make_waves
 from operformer.operators.integral import BasisName, FourierIntegralOperator, make_spectrum
 from operformer.operators.operator import Operator, constructor_settings
@@ -90,8 +90,7 @@ class ViTNO(Operator):
         volume = 1 / prod(self.n_patches)
         has_equal_weights = isinstance(patches, TensorPatches) and patches.is_even
         measure = CommonPoints(volume * _common_weights(patches).to(u), volume, has_equal_weights)
-        v = encode(self.layers, v, measure)
-        return self.head(patches.join(v), x)
+        return patches.join(read(self.head, self.layers, v, measure, x))
 
     def _lifted(self, u: Tensor, transform: Transform) -> Tensor:
         """T_in on patches, by a half-precision kernel where the layers have one, too."""
@@ -99,9 +98,9 @@ class ViTNO(Operator):
             return self.lift(u, transform)  # the literal form's
         mixed = self.lift.mixed(u, transform)
         if can_fuse(self.layers, mixed) and isinstance(transform, TensorTransform) and transform.is_shared:
-            from operformer.operators import fused_layers
+            from operformer.operators import fused_modes
 
-            return fused_layers.synthesise(mixed, self.lift.modes, transform, u.shape[1])
+            return fused_modes.synthesise(mixed, self.lift.modes, transform, u.shape[1])
         return self.lift.synthesised(mixed, transform, u.shape[1])
 
     def _takes(self, grid: Grid) -> bool:

@@ -31,6 +31,8 @@ def device(monkeypatch):
     monkeypatch.setattr(pointwise_block, "BACKWARD_ROWS", 16)
     monkeypatch.setattr(head_projection, "ROWS", 16)
     monkeypatch.setattr(head_projection, "SPLITS", 2)
+    monkeypatch.setattr(head_projection, "TILE", 16)
+    monkeypatch.setattr(head_projection, "COLUMNS", 2)
     for kind in small_heads.TILINGS:
         monkeypatch.setitem(small_heads.TILINGS, kind, small_heads.Tiling(32, 16, 4, 1))
     monkeypatch.setattr(small_heads, "ROWS", 16)

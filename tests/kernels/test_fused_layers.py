@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from operformer import FANO, TNO, Grid, ViTNO, set_precision
+from operformer.kernels.pointwise_block import block_readout
 from operformer.operators import composition, fused_layers, tno
 
 SIZE = {"hidden_channels": 32, "n_layers": 2, "n_heads": 4}
@@ -16,6 +17,7 @@ CASES = {
     "TNO, few weights": (lambda: TNO(1, 1, 1, hidden_channels=64, n_layers=2, n_heads=1), (37,), NODES),
     "TNO, small heads": (lambda: TNO(2, 1, 1, **WIDER), (7, 5), CELLS),
     "TNO, small heads, weights": (lambda: TNO(2, 1, 1, **WIDER), (7, 5), NODES),
+    "TNO, two outputs": (lambda: TNO(2, 1, 2, **SIZE), (7, 5), CELLS),
     "ViTNO": (lambda: ViTNO((3, 3), 3, 1, 1, final_modes=2, **SIZE), (15, 18), CELLS),
     "ViTNO, weights": (lambda: ViTNO((3, 3), 2, 1, 1, **SIZE), (13, 16), NODES),
     "FANO": (lambda: FANO((3, 3), 3, 1, 1, final_modes=2, **SIZE), (18, 24), CELLS),
@@ -34,8 +36,9 @@ def test_same_function_and_gradients(device, monkeypatch, name):
     grid = Grid.uniform(shape, kind=kind).to(device)
     for parameter in operator.parameters():
         parameter.data += 0.05 * torch.randn_like(parameter)
-    u, dz = torch.randn(2, 2, 1, *shape, device=device)
+    u = torch.randn(2, 1, *shape, device=device)
     z = operator.double()(u.double(), grid)
+    dz = torch.randn_like(z).float()
     z.backward(dz.double())
     expected = {name: p.grad.clone() for name, p in operator.named_parameters()}
     operator.zero_grad()
@@ -47,7 +50,13 @@ def test_same_function_and_gradients(device, monkeypatch, name):
         monkeypatch.setattr(fused_layers, "has_small_heads", lambda query, *_: query.shape[-1] == 16)
     else:
         monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+    calls = []
+    monkeypatch.setattr(fused_layers, "block_readout", lambda *given: calls.append(1) or block_readout(*given))
     found = operator(u, grid)
+    assert not calls
+    with torch.no_grad():  # the head is read inside the last layer
+        torch.testing.assert_close(operator(u, grid), found, rtol=1e-5, atol=1e-5 * float(found.abs().max()))
+    assert calls
     functions = _functions(found.grad_fn)
     assert "Block" in functions
     assert ("Mended" in functions) == (name == "TNO, few weights")

@@ -65,6 +65,17 @@ def test_forward_and_gradients(device, is_merged):
     assert relative(d_vectors, expected[5]) < tolerance
 
 
+def test_readout_is_that_of_the_output(device):
+    from operformer.kernels.pointwise_block import block_forward, block_readout
+
+    v, a, _, (inner, outer, matrix), vectors = given(device)
+    nothing, layout = v.new_empty(0, 0), (POINTS, PATCHES, PATCHES, CHANNELS)
+    arguments = (v, a, nothing, inner, outer, nothing, vectors, 1e-5, 1e-5, *layout)
+    z, _ = block_forward(*arguments, False)
+    found = block_readout(*arguments, matrix[:3])
+    torch.testing.assert_close(found, z @ matrix[:3].T, rtol=1e-5, atol=1e-5)
+
+
 def test_rounding_is_that_of_the_weights_alone(device):
     """With weights that half precision holds, nothing is rounded from point to point."""
     from operformer.kernels.pointwise_block import block_forward

@@ -1,0 +1,95 @@
+"""The functions of a FANO's basis as matrices for fused layers, in half precision or in two parts of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from operformer.domain.transform import TensorTransform
+from operformer.operators.integral import ModeTables, SpectralMixing
+
+ALIGNED = 8  # tensor cores want sizes in half precision to be multiples of this
+
+
+def synthesise(entries: Tensor, modes: ModeTables, transform: TensorTransform, patches: int) -> Tensor:
+    """Functions on patches (batch, P, *points, c) in float32 from their coefficients (E, batch P, c)."""
+    _, synthesis = tables(modes, transform)
+    first = entries[:1]
+    if modes.n_single < modes.count:
+        first = torch.cat([first, torch.zeros_like(first)])
+    padded = pad(torch.cat([first, entries[1:]]), (0, 0, 0, 0, 0, synthesis.shape[1] - len(entries) - len(first) + 1))
+    v = _WideProduct.apply(in_two_parts(synthesis), padded.transpose(0, 1).to(torch.float16))
+    points = tuple(matrix.shape[1] for matrix in transform.synthesis)
+    return v.unflatten(0, (-1, patches)).unflatten(2, points)
+
+
+class _WideProduct(torch.autograd.Function):
+    """`wide_product` of a constant matrix and a function's coefficients."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
+        ctx.save_for_backward(left[:, : right.shape[1]])
+        return wide_product(left, right)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
+        (left,) = ctx.saved_tensors
+        return None, torch.matmul(left.transpose(-1, -2), gradient.to(left.dtype))
+
+
+def wide_product(left: Tensor, right: Tensor) -> Tensor:
+    """left @ right in float32 of half-precision matrices, (m, 2 k) in two parts, high and low, and (batch, k, n)."""
+    left, right = left.expand(right.shape[0], -1, -1), torch.cat([right, right], 1)
+    if right.device.type != "cuda":
+        return torch.bmm(left.float(), right.float())
+    return torch.bmm(left, right, out_dtype=torch.float32)
+
+
+def in_two_parts(matrix: Tensor) -> Tensor:
+    """[high, low] in half precision, high + low with 22 bits."""
+    high = matrix.to(torch.float16)
+    return torch.cat([high, (matrix - high.to(matrix.dtype)).to(torch.float16)], 1)
+
+
+def tables(modes: ModeTables, transform: TensorTransform) -> tuple[Tensor, Tensor]:
+    """Analysis (E, M) and synthesis (M, E) of the functions of a basis, padded with zeros to an aligned number.
+
+    The constant, which has no sine, gets one that is zero, so that all functions come in pairs where any does.
+    """
+    there, back = transform.analysis[0][0], transform.synthesis[0][0]
+    for analysis, synthesis in zip(transform.analysis[1:], transform.synthesis[1:], strict=True):
+        there, back = torch.kron(there, analysis[0]), torch.kron(back, synthesis[0])
+    return _gathered(modes, there), _gathered(modes, back.T).T
+
+
+def products(modes: ModeTables, transform: TensorTransform) -> Tensor | None:
+    """The inner products (E, E) of the functions of a basis in half precision; none of an orthonormal one."""
+    if transform.gram is None:
+        return None
+    found = transform.gram[0][0]
+    for gram in transform.gram[1:]:
+        found = torch.kron(found, gram[0])
+    return _gathered(modes, _gathered(modes, found).T).to(torch.float16)
+
+
+def _gathered(modes: ModeTables, rows: Tensor) -> Tensor:
+    """Rows for the functions (E) from those for products of functions of one variable, by sums: TF32 rounds none."""
+    rows = modes.gather(rows.unsqueeze(0)).squeeze(1)
+    if modes.n_single < modes.count:
+        rows = torch.cat([rows[:1], torch.zeros_like(rows[:1]), rows[1:]])
+    return pad(rows, (0, 0, 0, -len(rows) % ALIGNED))
+
+
+def grouped_weights(mixing: SpectralMixing, count: int) -> tuple[int, Tensor]:
+    """1 or 2, the functions that mix with each other, and (groups, group c, group 3 c), in half precision."""
+    weight = mixing.weight.to(torch.float16)
+    if mixing.n_single == len(weight):
+        return 1, pad(weight, (0, 0, 0, 0, 0, count - len(weight)))
+    first = torch.cat([weight[:1], torch.zeros_like(weight[:1])])
+    real, imaginary = torch.cat([first, weight[1:]]).unflatten(0, (-1, 2)).unbind(1)
+    # (c, s) -> (c a + s b, s a - c b), as in SpectralMixing.
+    grouped = torch.cat([torch.cat([real, -imaginary], 2), torch.cat([imaginary, real], 2)], 1)
+    return 2, pad(grouped, (0, 0, 0, 0, 0, count // 2 - len(grouped)))
