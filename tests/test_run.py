@@ -106,6 +106,20 @@ def test_coarser_pairs_are_the_same_draws(monkeypatch, tmp_path):
     assert rest[-1] == Lorenz63().symmetries
 
 
+def test_a_flow_is_solved_once_for_all_resolutions_of_a_training(monkeypatch, tmp_path):
+    seen, solved, solve = [], [], Kolmogorov._solve
+    monkeypatch.setattr("operformer.run.training.train", lambda operator, samples, *rest: seen.append(samples))
+    monkeypatch.setattr(Kolmogorov, "_solve", lambda self, *given: solved.append(given[1].shape) or solve(self, *given))
+    changes = ["data.train=3", "data.validation=1", "data.resolution=16", "data.coarser=[8]", "training.device=cpu"]
+    experiment = find_experiment("kolmogorov-416-fano", "smoke", [*changes, "problem.start=0.1", "problem.n_modes=40"])
+    train_run(experiment, tmp_path)
+    assert solved == [experiment.problem.equation.grid.shape]
+    for level, resolution in zip(*seen, (8, 16), strict=True):
+        expected = experiment.problem.sample(3, resolution, dtype=torch.float32)
+        torch.testing.assert_close(level.u, expected.u, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(level.z, expected.z, rtol=1e-5, atol=1e-5)
+
+
 def test_a_run_that_another_process_trains_is_left_alone(folder):
     hold = "import sys; from pathlib import Path; from operformer.learning.lock import locked\n"
     hold += "with locked(Path(sys.argv[1])): print(flush=True); sys.stdin.read()"

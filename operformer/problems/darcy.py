@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +15,7 @@ from operformer.domain.interpolation import interpolate
 from operformer.errors import UsageError
 from operformer.problems.elliptic import solve_darcy
 from operformer.problems.gaussian import GaussianMeasure
-from operformer.problems.problem import Problem, Samples
+from operformer.problems.problem import Problem, Samples, check_inside, concatenate, stream
 from operformer.problems.symmetry import SQUARE, Symmetry
 
 _SQUARE = ((0.0, 1.0), (0.0, 1.0))
@@ -78,6 +78,29 @@ class Darcy(Problem):
             raise UsageError(f"resolution must be at least 4: got {resolution}; the paper has 64 and 416")
         return Grid.uniform((resolution, resolution), kind=self.points)
 
+    def readings(
+        self,
+        count: int,
+        grids: Sequence[Grid],
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        first: int = 0,
+        dtype: torch.dtype = torch.float64,
+    ) -> Iterator[Samples]:
+        """The same draws on one grid after the other; with ``read_from`` they are solved once."""
+        if not self.read_from or len(grids) < 2:
+            yield from super().readings(count, grids, seed, device, first, dtype)
+            return
+        solved = self.sample(count, Grid.uniform((self.read_from,) * 2), seed, device, first)
+        for grid in grids:
+            check_inside(grid, self.bounds)
+            placed, read, start = grid.to(device), [], first
+            for block in solved.blocks(self.block[torch.device(device).type]):
+                draws = [stream(seed, start + index) for index in range(len(block))]
+                read.append(self._read(self.measure.coefficients(draws, device), block, placed).to(dtype=dtype))
+                start += len(block)
+            yield concatenate(read)
+
     def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
         g = self.measure.coefficients(draws, grid.points.device)
         is_uniform = grid.kind in ("nodes", "cells") and grid.bounds == _SQUARE and min(grid.shape) >= 4
@@ -85,10 +108,15 @@ class Darcy(Problem):
         solved_on = grid if is_solved else Grid.uniform((self.read_from or self.fine,) * 2).to(grid.points.device)
         a = self._transform(self.measure.read(g, solved_on))
         solution = solve_darcy(a, torch.ones(solved_on.shape), solved_on)
-        z = solution.z
-        if not is_solved:
-            a, z = self._transform(self.measure.read(g, grid)), interpolate(z, solved_on, grid)
-        return Samples(a.unsqueeze(1), z.unsqueeze(1), grid, {"residual": solution.residuals.cpu()})
+        checks = {"residual": solution.residuals.cpu()}
+        solved = Samples(a.unsqueeze(1), solution.z.unsqueeze(1), solved_on, checks)
+        return solved if is_solved else self._read(g, solved, grid)
+
+    def _read(self, g: Tensor, solved: Samples, grid: Grid) -> Samples:
+        """Solutions on another grid, and there the coefficients that the draws g are."""
+        a = self._transform(self.measure.read(g, grid))
+        z = interpolate(solved.z[:, 0], solved.grid, grid)
+        return Samples(a.unsqueeze(1), z.unsqueeze(1), grid, solved.checks)
 
     def _transform(self, g: Tensor) -> Tensor:
         return g.exp() if self.coefficient == "lognormal" else torch.where(g >= 0, 12.0, 3.0).to(g)

@@ -26,23 +26,28 @@ class Draws:
         self, problem: Problem, count: int, resolution: int, seed: int, device: torch.device, first: int = 0
     ) -> Samples:
         """`Problem.sample`, in float32: what trainings need."""
-        key = (*_key(problem, count, problem.grid(resolution), seed, device, first), "float32")
-        if key in self._sets:
-            self._sets.move_to_end(key)
-            return self._sets[key]
-        self._make_room()
-        return self._keep(key, problem.sample(count, resolution, seed, device, first).to(dtype=torch.float32))
+        (found,) = self.readings(problem, count, [problem.grid(resolution)], seed, device, first, torch.float32)
+        return found
 
     def readings(
-        self, problem: Problem, count: int, grids: Sequence[Grid], seed: int, device: torch.device, first: int = 0
+        self,
+        problem: Problem,
+        count: int,
+        grids: Sequence[Grid],
+        seed: int,
+        device: torch.device,
+        first: int = 0,
+        dtype: torch.dtype = torch.float64,
     ) -> Iterator[Samples]:
         """`Problem.readings`, of those grids that are not in memory."""
-        keys = [_key(problem, count, grid, seed, device, first) for grid in grids]
+        keys = [(*_key(problem, count, grid, seed, device, first), dtype) for grid in grids]
         known = {key: self._sets[key] for key in keys if key in self._sets}
         missing = [grid for key, grid in zip(keys, grids, strict=True) if key not in known]
-        read = iter(problem.readings(count, missing, seed, device, first))
+        read = iter(problem.readings(count, missing, seed, device, first, dtype))
         for key in keys:
             if key in known:
+                if key in self._sets:
+                    self._sets.move_to_end(key)
                 yield known[key]
             else:
                 self._make_room()

@@ -98,14 +98,15 @@ class Kolmogorov(Problem):
         seed: int = 0,
         device: torch.device | str = "cpu",
         first: int = 0,
+        dtype: torch.dtype = torch.float64,
     ) -> Iterator[Samples]:
         """The same draws on one grid after the other: solved once, then read on each without error."""
         solved = self.sample(count, self.equation.grid, seed, device, first)
         for grid in grids:
             check_inside(grid, self.bounds)
             placed = grid.to(device)
-            blocks = [self._read(block, placed) for block in solved.blocks(self.block[torch.device(device).type])]
-            yield concatenate(blocks)
+            size = self.block[torch.device(device).type]
+            yield concatenate([self._read(block, placed).to(dtype=dtype) for block in solved.blocks(size)])
 
     def _read(self, samples: Samples, grid: Grid) -> Samples:
         """Samples on the equation's own grid, whose points tell all modes apart, on another one."""

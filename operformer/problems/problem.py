@@ -162,11 +162,12 @@ class Problem(ABC):
         seed: int = 0,
         device: torch.device | str = "cpu",
         first: int = 0,
+        dtype: torch.dtype = torch.float64,
     ) -> Samples:
         """Draw the pairs first, ..., first + count - 1 of the measure, read on the grid of the given resolution.
 
         The same seed is the same draw at every resolution, on every device and for every count. A `Grid` in place of
-        the resolution reads the draw there.
+        the resolution reads the draw there. Whatever the dtype of the values, they are computed in float64.
         """
         check_draws(count, seed, first)
         grid = resolution if isinstance(resolution, Grid) else self.grid(resolution)
@@ -176,7 +177,7 @@ class Problem(ABC):
         solved = []
         for start in range(first, first + count, size):
             draws = [stream(seed, index) for index in range(start, min(start + size, first + count))]
-            solved.append(self._solve(draws, grid))
+            solved.append(self._solve(draws, grid).to(dtype=dtype))
         return concatenate(solved)
 
     def readings(
@@ -186,9 +187,10 @@ class Problem(ABC):
         seed: int = 0,
         device: torch.device | str = "cpu",
         first: int = 0,
+        dtype: torch.dtype = torch.float64,
     ) -> Iterator[Samples]:
         """The same draws on one grid after the other; a problem may solve them once for all grids."""
-        return (self.sample(count, grid, seed, device, first) for grid in grids)
+        return (self.sample(count, grid, seed, device, first, dtype) for grid in grids)
 
 
 def concatenate(parts: Sequence[Samples]) -> Samples:

@@ -26,18 +26,25 @@ FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
 PARTS = "lower data.train, data.validation or data.test, which it is cut into"
 
 
-def training_pairs(experiment: Experiment, draws: Draws) -> Pairs:
-    """The training and validation pairs: drawn on the device that trains, or the first ones of a set on disk."""
+def training_pairs(experiment: Experiment, draws: Draws) -> tuple[Pairs, list[Pairs]]:
+    """The training and validation pairs, and those to train on at the coarser resolutions.
+
+    They are drawn on the device that trains, of all resolutions together, or the first ones of a set on disk.
+    """
     data, problem = experiment.data, experiment.problem
-    count = data.train + data.validation
+    count, device = data.train + data.validation, training_device(experiment.training)
+    grids = [problem.grid(n) for n in data.coarser]
     if isinstance(problem, Imported):  # the test pairs are asked for now, not after hours of training
-        return _some(problem.pairs(), 0, count + data.test, problem.folder, PARTS)[:count]
-    if data.folder:
+        stored = _some(problem.pairs(), 0, count + data.test, problem.folder, PARTS)[:count]
+    elif data.folder:
         stored = open_pairs(data.folder)
         _refuse_other_draws(stored.manifest.header.origin, experiment)
-        return _some(stored, 0, count, data.folder, "lower data.train or data.validation")
-    device = training_device(experiment.training)
-    return draws.sample(problem, count, data.resolution, data.seed, device)
+        stored = _some(stored, 0, count, data.folder, "lower data.train or data.validation")
+    else:
+        grids.append(problem.grid(data.resolution))
+        *coarser, finest = draws.readings(problem, count, grids, data.seed, device, dtype=torch.float32)
+        return finest, [pairs[: data.train] for pairs in coarser]
+    return stored, list(draws.readings(problem, data.train, grids, data.seed, device, dtype=torch.float32))
 
 
 def _some(pairs: StoredPairs, first: int, count: int, folder: str, remedy: str) -> StoredPairs:

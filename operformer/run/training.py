@@ -9,7 +9,6 @@ from pathlib import Path
 from operformer.experiments import Experiment
 from operformer.learning.lock import locked
 from operformer.learning.ranks import is_first
-from operformer.learning.recipe import training_device
 from operformer.learning.samples import split
 from operformer.learning.training import check_device, train
 from operformer.operators import Operator
@@ -25,9 +24,9 @@ def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) 
     check_device(experiment.training)
     operator = experiment.make_operator()  # before the draw, which may take long: its package may be missing
     data, problem = experiment.data, experiment.problem
-    device, started = training_device(experiment.training), time.monotonic()
-    parts = split(training_pairs(experiment, draws), validation=data.validation, test=0)
-    coarser = [draws.sample(problem, data.train, n, data.seed, device) for n in data.coarser]
+    started = time.monotonic()
+    pairs, coarser = training_pairs(experiment, draws)
+    parts = split(pairs, validation=data.validation, test=0)
     drawing = time.monotonic() - started
     with locked(folder) if is_first() else nullcontext():
         if is_first():

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from operformer.domain import Grid
+from operformer.domain.grading import graded_grid
 from operformer.errors import UsageError
 from operformer.problems import Darcy
 
@@ -194,6 +195,25 @@ def test_a_solution_is_thinned_out_as_others_do():
     torch.testing.assert_close(every_second.z, whole.z[..., ::2, ::2], atol=1e-12, rtol=1e-12)
     with pytest.raises(UsageError, match="read_from must be at least 4 nodes"):
         replace(law, read_from=3)
+
+
+def test_a_solution_that_is_thinned_out_serves_every_grid(monkeypatch):
+    law = replace(Darcy.of_li_et_al(), n_modes=16, read_from=61)
+    monkeypatch.setattr(Darcy, "block", {"cpu": 2})
+    grids = [law.grid(21), law.grid(31), graded_grid(law.grid(13))]
+    expected = [law.sample(3, grid, seed=5, first=2, dtype=torch.float32) for grid in grids]
+    solved, solve = [], Darcy._solve
+    monkeypatch.setattr(
+        Darcy, "_solve", lambda self, draws, grid: solved.append(len(draws)) or solve(self, draws, grid)
+    )
+    found = list(law.readings(3, grids, seed=5, first=2, dtype=torch.float32))
+    assert solved == [2, 1]
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one.u, other.u)
+        torch.testing.assert_close(one.z, other.z, rtol=1e-6, atol=1e-8)
+        assert one.z.dtype == torch.float32
+        assert one.grid.shape == other.grid.shape
+        assert torch.equal(one.checks["residual"], other.checks["residual"])
 
 
 def test_a_grid_rounded_past_the_end_is_accepted():
