@@ -196,7 +196,7 @@ def main():
         arguments.precision = "full"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = arguments.precision != "full"
     studies = []
-    for variable in arguments.variables or ["points", "patches", "width"]:
+    for variable in arguments.variables or ["width", "patches", "points"]:  # the longest at the end
         for name in arguments.operators:
             if variable != "patches" or name in ("ViTNO", "FANO"):
                 studies.append(study(name, variable, sizes_of(variable, arguments), arguments))

@@ -61,9 +61,9 @@ def make(name, scale):
     size = {"in_channels": 1, "out_channels": 1, "hidden_channels": WIDTH, "n_layers": LAYERS, "n_heads": HEADS}
     return {
         "TNO": (lambda: TNO(2, **size), 64, 16),
-        "ViTNO": (lambda: ViTNO((13, 13), 12, final_modes=64, **size), 416, 8),
-        "FANO": (lambda: FANO((13, 13), 9, final_modes=64, **size), 416, 8),
-        "FNO": (lambda: FNO(2, 1, 1), 416, 8),
+        "ViTNO": (lambda: ViTNO((13, 13), 12, final_modes=64, **size), 416, 16),
+        "FANO": (lambda: FANO((13, 13), 9, final_modes=64, **size), 416, 16),
+        "FNO": (lambda: FNO(2, 1, 1), 416, 16),
     }[name]
 
 

@@ -1,7 +1,8 @@
 """Query, key and value of every head from one reading of the latent function (equation multihead1).
 
-(batch patches points, channels) in half precision -> (3, batch, heads, slots, points, channels / heads): what attention
-over points (one patch) and between patches wants. More slots than patches, filled with zeros, make aligned products.
+(batch patches points, channels) -> (3 batch heads patches + spare, points, channels / heads) in half precision: what
+attention over points (one patch) and between patches wants. Spare functions at the end are zero: who reads a few more
+functions than there are patches, to have aligned products, meets those of the next head, and no others' memory.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TILE, TILE_WARPS, TILE_REGISTERS, TILE_STAGES, COLUMNS = 64, 8, 128, 2, 88
 
 @triton.jit
 def _project_kernel(  # type: ignore[no-untyped-def]
-    v, heads, weights, biases, shift, n_tiles, points, patches, slots, apart, columns,
+    v, heads, weights, biases, shift, n_tiles, points, patches, apart, columns,
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
     """Every program has one of the three weights, which it keeps, and every ``columns``-th tile."""
@@ -30,11 +31,11 @@ def _project_kernel(  # type: ignore[no-untyped-def]
     column = tl.arange(0, channels)
     weight = tl.load(weights + part * channels * channels + column[:, None] * channels + column[None, :])
     bias = tl.load(biases + part * channels + column)
-    across = heads_of(points, slots, channels, width, block)
+    across = heads_of(points, patches, channels, width, block)
     for tile in tl.range(tl.program_id(0) // 3, n_tiles, columns, num_stages=stages):
         patch, first, start, present = tile_of(tile, points, channels, block)
-        there = head_start(patch, first, points, patches, slots, channels // width, width)
-        x = tl.load(v + start + rows_of(channels, block), present, 0.0)
+        there = head_start(patch, first, points, patches, patches, channels // width, width)
+        x = tl.load(v + start + rows_of(channels, block), present, 0.0).to(tl.float16)
         taken = tl.load(shift + (patch // patches) * channels + column, (column >= 0) & (part == 2), 0.0)
         y = tl.dot(x, weight) + (bias - taken)[None, :]
         tl.store(heads + part * apart + there + across, y.to(tl.float16), present)
@@ -71,7 +72,7 @@ def _weight_kernel(  # type: ignore[no-untyped-def]
     for tile in tl.range(tl.program_id(0) // 3, n_tiles, splits, num_stages=stages):
         patch, first, start, present = tile_of(tile, points, channels, block)
         there = head_start(patch, first, points, patches, slots, channels // width, width)
-        x = tl.load(v + start + rows_of(channels, block), present, 0.0)
+        x = tl.load(v + start + rows_of(channels, block), present, 0.0).to(tl.float16)
         gradient = tl.load(d_heads + part * apart + there + across, present, 0.0)
         total = tl.dot(tl.trans(x), gradient, total)
         along += tl.sum(gradient.to(tl.float32), 0)
@@ -82,20 +83,21 @@ def _weight_kernel(  # type: ignore[no-untyped-def]
 
 @torch.library.custom_op("operformer::project_heads", mutates_args=())
 def project_heads(
-    v: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, points: int, patches: int, slots: int, width: int
+    v: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, points: int, patches: int, spare: int, width: int
 ) -> Tensor:
-    """v (rows, channels) in half precision, weights (3, channels, channels) as of nn.Linear -> heads.
+    """v (rows, channels) in half precision or float32, weights (3, channels, channels) as of nn.Linear -> heads.
 
     ``shift`` (batch, channels) is taken away from the values; averages of a constant are that constant.
     """
-    channels, batch = v.shape[-1], v.numel() // (v.shape[-1] * points * patches)
-    heads = v.new_empty(3, batch, channels // width, slots, points, width)
-    if slots > patches:
-        heads[:, :, :, patches:] = 0
-    n_tiles = batch * patches * triton.cdiv(points, TILE)
+    channels = v.shape[-1]
+    count = 3 * v.numel() // (points * width)
+    heads = torch.empty(count + spare, points, width, dtype=torch.float16, device=v.device)
+    if spare:
+        heads[count:] = 0
+    n_tiles = v.numel() // (channels * points) * triton.cdiv(points, TILE)
     columns = min(n_tiles, COLUMNS)
     _project_kernel[(3 * columns,)](
-        v, heads, _half(weights.mT), biases, shift, n_tiles, points, patches, slots, heads[0].numel(), columns,
+        v, heads, _half(weights.mT), biases, shift, n_tiles, points, patches, v.numel(), columns,
         channels=channels, width=width, block=TILE, stages=TILE_STAGES, num_warps=TILE_WARPS, maxnreg=TILE_REGISTERS,
     )  # fmt: skip
     return heads
@@ -103,20 +105,23 @@ def project_heads(
 
 @project_heads.register_fake
 def _(
-    v: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, points: int, patches: int, slots: int, width: int
+    v: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, points: int, patches: int, spare: int, width: int
 ) -> Tensor:
-    channels, batch = v.shape[-1], v.numel() // (v.shape[-1] * points * patches)
-    return v.new_empty(3, batch, channels // width, slots, points, width)
+    return v.new_empty(3 * v.numel() // (points * width) + spare, points, width, dtype=torch.float16)
 
 
 @torch.library.custom_op("operformer::project_heads_backward", mutates_args=())
 def project_heads_backward(
     d_heads: Tensor, v: Tensor, weights: Tensor, points: int, patches: int, slots: int, width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of v, weights and biases."""
-    channels, batch = v.shape[-1], v.numel() // (v.shape[-1] * points * patches)
-    n_tiles, apart = batch * patches * triton.cdiv(points, ROWS), d_heads[0].numel()
-    dv = torch.empty_like(v)
+    """The gradients of v (in half precision), weights and biases.
+
+    Those of the heads may stand apart: (3 batch heads, slots, points, width), of which as many slots as patches count.
+    """
+    channels = v.shape[-1]
+    n_tiles = v.numel() // (channels * points) * triton.cdiv(points, ROWS)
+    apart = v.numel() // patches * slots
+    dv = torch.empty_like(v, dtype=torch.float16)
     _gather_kernel[(n_tiles,)](
         d_heads, dv, _half(weights), points, patches, slots, apart,
         channels=channels, width=width, block=ROWS, num_warps=WARPS,
@@ -134,19 +139,20 @@ def project_heads_backward(
 def _(
     d_heads: Tensor, v: Tensor, weights: Tensor, points: int, patches: int, slots: int, width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(v), torch.empty_like(weights), weights.new_empty(3, v.shape[-1])
+    half = torch.empty_like(v, dtype=torch.float16)
+    return half, torch.empty_like(weights), weights.new_empty(3, v.shape[-1])
 
 
 def _setup(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    v, weights, _, _, *layout = inputs
+    v, weights, _, _, points, patches, _, width = inputs
     ctx.save_for_backward(v, weights)
-    ctx.layout = layout
+    ctx.layout = (points, patches, patches, width)
 
 
 def _backward(ctx, d_heads):  # type: ignore[no-untyped-def]
     v, weights = ctx.saved_tensors
-    gradients = project_heads_backward(d_heads.contiguous(), v, weights, *ctx.layout)
-    return (*gradients, None, *[None] * len(ctx.layout))
+    dv, *rest = project_heads_backward(d_heads.contiguous(), v, weights, *ctx.layout)
+    return dv.to(v.dtype), *rest, *[None] * 5
 
 
 project_heads.register_autograd(_backward, setup_context=_setup)

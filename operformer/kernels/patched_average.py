@@ -2,62 +2,102 @@
 
     p = softmax(scale Q K^T),   a = p V
 
-on heads (3, batch, heads, slots, points, d_k) of which ``patches`` slots are used. Patches are few and functions on
-them long, so the shares p are kept. Gradients of Q, K and V are written where they stand, without a copy.
+on the functions of `project_heads`: for each of 3 batch heads as many as there are patches. Products are fast if sizes
+are aligned, so p has more columns than patches, zeros, and K and V are read as if they had as many functions: the next
+ones in memory. Patches are few and functions on them long, so p is kept for the gradients.
 """
 
 from __future__ import annotations
 
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
+
+WARPS = 4
+
+
+@triton.jit
+def _softmax_kernel(scores, patches, slots, width: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A row of scores becomes its softmax over the patches, and zero beyond."""
+    column = tl.arange(0, width)
+    row = scores + tl.program_id(0).to(tl.int64) * slots + column
+    x = tl.load(row, column < patches, float("-inf")).to(tl.float32)
+    x = tl.exp(x - tl.max(x, 0))
+    tl.store(row, (x / tl.sum(x, 0)).to(tl.float16), column < slots)
+
+
+@triton.jit
+def _softmax_gradient_kernel(share, gradient, patches, slots, width: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The gradient of a row of shares becomes that of its scores, and zero beyond the patches."""
+    column = tl.arange(0, width)
+    start = tl.program_id(0).to(tl.int64) * slots + column
+    p = tl.load(share + start, column < patches, 0.0).to(tl.float32)
+    d = tl.load(gradient + start, column < patches, 0.0).to(tl.float32)
+    tl.store(gradient + start, (p * (d - tl.sum(p * d, 0))).to(tl.float16), column < slots)
 
 
 @torch.library.custom_op("operformer::patched_average", mutates_args=())
-def patched_average(heads: Tensor, weights: Tensor, scale: float, patches: int) -> tuple[Tensor, Tensor]:
-    """p (batch heads, slots, slots) and a (batch heads, slots, points d_k).
+def patched_average(heads: Tensor, weights: Tensor, scale: float, patches: int, slots: int) -> tuple[Tensor, Tensor]:
+    """p (batch heads, patches, slots) and a (batch heads, patches, points d_k).
 
     ``weights`` (points,) of the points, relative to their mean; none if all are equal.
     """
-    query, key, value = _functions(heads)
-    scores = torch.baddbmm(query.new_zeros(()), _weighted(query, weights), key.mT, beta=0, alpha=scale).float()
-    scores[..., patches:] = -torch.inf
-    share = torch.softmax(scores, -1).to(heads.dtype)
+    query, key, value = _functions(heads, patches, slots)
+    share = torch.baddbmm(query.new_zeros(()), _weighted(query, weights), key.mT, beta=0, alpha=scale)
+    _softmax_kernel[(share.shape[0] * patches,)](
+        share, patches, slots, width=triton.next_power_of_2(slots), num_warps=WARPS
+    )
     return share, torch.bmm(share, value)
 
 
 @patched_average.register_fake
-def _(heads: Tensor, weights: Tensor, scale: float, patches: int) -> tuple[Tensor, Tensor]:
-    _, batch, n_heads, slots, points, width = heads.shape
-    share = heads.new_empty(batch * n_heads, slots, slots)
-    return share, heads.new_empty(batch * n_heads, slots, points * width)
+def _(heads: Tensor, weights: Tensor, scale: float, patches: int, slots: int) -> tuple[Tensor, Tensor]:
+    count, points, width = heads.shape
+    functions = (count - slots + patches) // (3 * patches)
+    return heads.new_empty(functions, patches, slots), heads.new_empty(functions, patches, points * width)
 
 
 @torch.library.custom_op("operformer::patched_average_backward", mutates_args=())
-def patched_average_backward(da: Tensor, heads: Tensor, share: Tensor, weights: Tensor, scale: float) -> Tensor:
-    """The gradient of the heads from that of a, in half precision."""
-    query, key, value = _functions(heads)
-    da = da.reshape(value.shape)
-    gradient = torch.empty_like(heads)
-    d_query, d_key, d_value = _functions(gradient)
-    torch.bmm(share.mT, da, out=d_value)
-    d_share, p = torch.bmm(da, value.mT).float(), share.float()
-    d_scores = (p * (d_share - (p * d_share).sum(-1, keepdim=True))).to(heads.dtype)
+def patched_average_backward(
+    da: Tensor, heads: Tensor, share: Tensor, weights: Tensor, scale: float, patches: int
+) -> Tensor:
+    """The gradient of the heads from that of a, in half precision: (3, batch heads, slots, points d_k).
+
+    Slots beyond the patches hold nothing.
+    """
+    slots = share.shape[-1]
+    query, key, value = _functions(heads, patches, slots)
+    da = da.reshape(query.shape)
+    gradient = heads.new_empty(3, len(share), slots, query.shape[-1])
+    torch.bmm(share.mT, da, out=gradient[2])
+    d_scores = torch.bmm(da, value.mT)
+    _softmax_gradient_kernel[(share.shape[0] * patches,)](
+        share, d_scores, patches, slots, width=triton.next_power_of_2(slots), num_warps=WARPS
+    )
     nothing = torch.zeros((), dtype=heads.dtype, device=heads.device)
+    d_query = gradient[0, :, :patches]
     torch.baddbmm(nothing, d_scores, key, beta=0, alpha=scale, out=d_query)
-    torch.baddbmm(nothing, d_scores.mT, _weighted(query, weights), beta=0, alpha=scale, out=d_key)
+    torch.baddbmm(nothing, d_scores.mT, _weighted(query, weights), beta=0, alpha=scale, out=gradient[1])
     if weights.numel():
         d_query.copy_(_weighted(d_query, weights))
     return gradient
 
 
 @patched_average_backward.register_fake
-def _(da: Tensor, heads: Tensor, share: Tensor, weights: Tensor, scale: float) -> Tensor:
-    return torch.empty_like(heads)
+def _(da: Tensor, heads: Tensor, share: Tensor, weights: Tensor, scale: float, patches: int) -> Tensor:
+    return heads.new_empty(3, len(share), share.shape[-1], heads.shape[1] * heads.shape[2])
 
 
-def _functions(heads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, key and value, each (batch heads, slots, points d_k)."""
-    query, key, value = heads.flatten(1, 2).flatten(3).unbind(0)
+def _functions(heads: Tensor, patches: int, slots: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Query (batch heads, patches, points d_k), and key and value with as many functions as slots."""
+    flat = heads.flatten(1)
+    size = flat.shape[1]
+    count = (len(flat) - slots + patches) // 3
+    query = flat[:count].view(-1, patches, size)
+    shape, strides = (len(query), slots, size), (patches * size, size, 1)
+    start = flat.storage_offset()
+    key, value = (flat.as_strided(shape, strides, start + part * count * size) for part in (1, 2))
     return query, key, value
 
 

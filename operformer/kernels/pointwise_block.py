@@ -69,7 +69,7 @@ def _gelu_parts(x):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _forward_kernel(  # type: ignore[no-untyped-def]
-    v, a, offset, z, z_half, inner, outer, merge, vectors, readout, epsilon_1, epsilon_2, points, patches, slots,
+    v, a, offset, z, z_half, inner, outer, merge, vectors, readout, epsilon_1, epsilon_2, points, patches,
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, merged: tl.constexpr, halved: tl.constexpr,
     some_channels: tl.constexpr, n_out: tl.constexpr,
 ):  # fmt: skip
@@ -78,8 +78,8 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     local = rows_of(channels, block)
     x = tl.load(v + start + local, present, 0.0)
     if merged:
-        there = head_start(patch, first, points, patches, slots, channels // width, width)
-        across = heads_of(points, slots, channels, width, block)
+        there = head_start(patch, first, points, patches, patches, channels // width, width)
+        across = heads_of(points, patches, channels, width, block)
         h = tl.load(a + there + across, present, 0.0)
         x += tl.dot(h, tl.load(merge + column[:, None] * channels + column[None, :]))
         x += tl.load(offset + (patch // patches) * channels + column)[None, :]
@@ -112,7 +112,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
 @triton.jit
 def _upper_kernel(  # type: ignore[no-untyped-def]
     v, a, shift, dz, dz_half, x_kept, h_kept, active_kept, slope_kept, dt_kept, inverses, sums,
-    inner, outer, merge, vectors, epsilon_1, epsilon_2, points, patches, slots,
+    inner, outer, merge, vectors, epsilon_1, epsilon_2, points, patches,
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, merged: tl.constexpr, halved: tl.constexpr,
 ):  # fmt: skip
     """The forward pass again, then back through the second norm: dt, the gradient before it."""
@@ -122,8 +122,8 @@ def _upper_kernel(  # type: ignore[no-untyped-def]
     square = column[:, None] * channels + column[None, :]
     x = tl.load(v + start + local, present, 0.0)
     if merged:
-        there = head_start(patch, first, points, patches, slots, channels // width, width)
-        across = heads_of(points, slots, channels, width, block)
+        there = head_start(patch, first, points, patches, patches, channels // width, width)
+        across = heads_of(points, patches, channels, width, block)
         h = tl.load(a + there + across, present, 0.0).to(tl.float32)
         h += tl.load(shift + (patch // patches) * channels + column)[None, :]
         tl.store(h_kept + start + local, h.to(h_kept.dtype.element_ty), present)
@@ -157,7 +157,7 @@ def _upper_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _lower_kernel(  # type: ignore[no-untyped-def]
-    dt, slope, x_kept, inverses, dh_kept, dx, dx_kept, da, sums, inner, outer, merge, vectors, points, patches, slots,
+    dt, slope, x_kept, inverses, dh_kept, dx, dx_kept, da, sums, inner, outer, merge, vectors, points, patches,
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, merged: tl.constexpr,
 ):  # fmt: skip
     """Back through the feed-forward and the first norm: the gradients of v and a. Weights come transposed."""
@@ -182,8 +182,8 @@ def _lower_kernel(  # type: ignore[no-untyped-def]
     tl.store(mine + 3 * channels, tl.sum(gradient, 0))
     if merged:
         tl.store(dx_kept + start + local, gradient.to(dx_kept.dtype.element_ty), present)
-        there = head_start(patch, first, points, patches, slots, channels // width, width)
-        across = heads_of(points, slots, channels, width, block)
+        there = head_start(patch, first, points, patches, patches, channels // width, width)
+        across = heads_of(points, patches, channels, width, block)
         heads = _gradient_product(gradient, tl.load(merge + square))
         tl.store(da + there + across, heads.to(da.dtype.element_ty), present)
     else:
@@ -193,7 +193,7 @@ def _lower_kernel(  # type: ignore[no-untyped-def]
 @torch.library.custom_op("operformer::pointwise_block", mutates_args=())
 def block_forward(
     v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor, vectors: Tensor,
-    epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int, halved: bool,
+    epsilon_1: float, epsilon_2: float, points: int, patches: int, width: int, halved: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """z and, if ``halved``, z in half precision.
 
@@ -202,14 +202,14 @@ def block_forward(
     z = torch.empty_like(v)
     z_half = torch.empty_like(v, dtype=torch.float16) if halved else v.new_empty(0, dtype=torch.float16)
     weights = (inner, outer, merge, vectors)
-    _forward(v, a, shift, z, z_half, weights, v.new_empty(0), (epsilon_1, epsilon_2), (points, patches, slots), width)
+    _forward(v, a, shift, z, z_half, weights, v.new_empty(0), (epsilon_1, epsilon_2), (points, patches), width)
     return z, z_half
 
 
 @block_forward.register_fake
 def _(
     v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor, vectors: Tensor,
-    epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int, halved: bool,
+    epsilon_1: float, epsilon_2: float, points: int, patches: int, width: int, halved: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     half = torch.empty_like(v, dtype=torch.float16) if halved else v.new_empty(0, dtype=torch.float16)
     return torch.empty_like(v), half
@@ -218,26 +218,26 @@ def _(
 @torch.library.custom_op("operformer::pointwise_block_readout", mutates_args=())
 def block_readout(
     v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor, vectors: Tensor,
-    epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int, readout: Tensor,
+    epsilon_1: float, epsilon_2: float, points: int, patches: int, width: int, readout: Tensor,
 ) -> Tensor:  # fmt: skip
     """z W^T in place of z, W = ``readout`` (few, channels): the function is not stored. There are no gradients."""
     z = v.new_empty(*v.shape[:-1], len(readout))
     weights, nothing = (inner, outer, merge, vectors), v.new_empty(0, dtype=torch.float16)
-    _forward(v, a, shift, z, nothing, weights, readout, (epsilon_1, epsilon_2), (points, patches, slots), width)
+    _forward(v, a, shift, z, nothing, weights, readout, (epsilon_1, epsilon_2), (points, patches), width)
     return z
 
 
 @block_readout.register_fake
 def _(
     v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor, vectors: Tensor,
-    epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int, readout: Tensor,
+    epsilon_1: float, epsilon_2: float, points: int, patches: int, width: int, readout: Tensor,
 ) -> Tensor:  # fmt: skip
     return v.new_empty(*v.shape[:-1], len(readout))
 
 
 def _forward(
     v: Tensor, a: Tensor, shift: Tensor, z: Tensor, z_half: Tensor, weights: tuple[Tensor, Tensor, Tensor, Tensor],
-    readout: Tensor, epsilons: tuple[float, float], layout: tuple[int, int, int], width: int,
+    readout: Tensor, epsilons: tuple[float, float], layout: tuple[int, int], width: int,
 ) -> None:  # fmt: skip
     """Fill z, and z_half if it is not empty."""
     inner, outer, merge, vectors = weights
@@ -253,7 +253,7 @@ def _forward(
 @torch.library.custom_op("operformer::pointwise_block_backward", mutates_args=())
 def block_backward(
     dz: Tensor, dz_half: Tensor, v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor,
-    vectors: Tensor, epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int,
+    vectors: Tensor, epsilon_1: float, epsilon_2: float, points: int, patches: int, width: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of v, a (in half precision), inner, outer, merge and vectors; ``dz_half`` may be empty."""
     channels, rows = v.shape[-1], v.numel() // v.shape[-1]
@@ -270,17 +270,15 @@ def block_backward(
     upper = torch.empty(grid[0], 3, channels, dtype=torch.float32, device=v.device)
     _upper_kernel[grid](
         v, a, shift, dz, dz_half, x, heads, active, slope, dt, inverses, upper,
-        _half(inner.T), _half(outer.T), _half(merge.T), vectors, epsilon_1, epsilon_2, points, patches, slots,
+        _half(inner.T), _half(outer.T), _half(merge.T), vectors, epsilon_1, epsilon_2, points, patches,
         halved=dz_half.numel() > 0, **common,
     )  # fmt: skip
     dx = torch.empty_like(v)
     da = torch.empty_like(a, dtype=torch.float16)
-    if slots > patches:
-        da.view(-1, slots, points * width)[:, patches:] = 0
     lower = torch.empty(grid[0], 4, channels, dtype=torch.float32, device=v.device)
     _lower_kernel[grid](
         dt, slope, x, inverses, dh, dx, dx_kept, da, lower, _half(inner), _half(outer), _half(merge), vectors,
-        points, patches, slots, **common,
+        points, patches, **common,
     )  # fmt: skip
     d_outside, d_gain_2, d_shift_2 = upper.sum(0)
     d_gain_1, d_shift_1, d_inside, d_merge_bias = lower.sum(0)
@@ -294,7 +292,7 @@ def block_backward(
 @block_backward.register_fake
 def _(
     dz: Tensor, dz_half: Tensor, v: Tensor, a: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor,
-    vectors: Tensor, epsilon_1: float, epsilon_2: float, points: int, patches: int, slots: int, width: int,
+    vectors: Tensor, epsilon_1: float, epsilon_2: float, points: int, patches: int, width: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     half = torch.empty_like(a, dtype=torch.float16)
     gradients = [torch.empty_like(t) for t in (inner, outer, merge, vectors)]

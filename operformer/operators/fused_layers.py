@@ -1,7 +1,7 @@
 """Encoder layers on a GPU in few kernels, averages in half precision: the functions of encoder.py, made for speed.
 
-Layers hand each other v in float32, for what is added up point by point, and in half precision, for what is averaged.
-Needs Triton; `encode` of composition.py chooses.
+Layers hand each other v in float32, for what is added up point by point, and in half precision, for what is averaged;
+a first one that projects point by point rounds v itself. Needs Triton; `encode` of composition.py chooses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer.domain.transform import TensorTransform
-from operformer.kernels.head_projection import project_heads
+from operformer.kernels.head_projection import project_heads, project_heads_backward
 from operformer.kernels.patched_average import patched_average, patched_average_backward
 from operformer.kernels.pointwise_block import block_backward, block_forward, block_readout
 from operformer.kernels.small_heads import average_points
@@ -38,7 +38,7 @@ def encode(layers: Sequence[EncoderLayer], v: Tensor, measure: Any, readout: nn.
     """
     shape = v.shape
     v = v.contiguous()
-    v_half = v.to(torch.float16)
+    v_half = v.to(torch.float16) if isinstance(layers[0].attention, FourierAttention) else v
     apply = _layer_kind(layers[0].attention, measure)
     for layer in layers[:-1]:
         v, v_half = apply(layer, v, v_half, _End(is_halved=True))
@@ -69,9 +69,10 @@ def _pointwise_layer(
 ) -> tuple[Tensor, Tensor]:
     """Attention between the n points of v (batch, n, c)."""
     attention: Any = layer.attention
-    layout = (v.shape[1], 1, 1, v.shape[-1] // attention.n_heads)
-    heads, shift = _heads(attention, v_half, layout)
-    query, key, value = heads.squeeze(3).unbind(0)
+    layout = (v.shape[1], 1, v.shape[-1] // attention.n_heads)
+    weights, biases, shift = _projection(attention, v_half)
+    heads = project_heads(v_half, weights, biases, shift, layout[0], 1, 0, layout[2])
+    query, key, value = heads.unflatten(0, (3, len(v), -1)).unbind(0)
     average = _average_points(query, key, value, log_weights, attention.scale)
     parameters = _parameters(layer, merge=True)
     if end.readout is not None:
@@ -85,15 +86,17 @@ def _patched_layer(
     """Attention between patches, pointwise Q, K, V: v is (batch, P, *points, c)."""
     attention: Any = layer.attention
     patches, points = v.shape[1], v.shape[2:-1].numel()
-    layout = (points, patches, -(-patches // ALIGNED) * ALIGNED, v.shape[-1] // attention.n_heads)
-    heads, shift = _heads(attention, v_half, layout)
+    layout = (points, patches, v.shape[-1] // attention.n_heads)
+    slots = -(-patches // ALIGNED) * ALIGNED
+    projection = _projection(attention, v_half)
     scale = measure.volume / points
     weights = v.new_empty(0) if measure.has_equal_weights else measure.weights / scale
     parameters = _parameters(layer, merge=True)
     if end.readout is not None:
-        _, average = patched_average(heads, weights, scale, patches)
-        return _read(v, average, shift, parameters, layout, end.readout)
-    return _PatchedBlock.apply(v, heads, shift, *parameters, layout, end.is_halved, weights, scale)
+        heads = project_heads(v_half, *projection, points, patches, slots - patches, layout[2])
+        _, average = patched_average(heads, weights, scale, patches, slots)
+        return _read(v, average, projection[2], parameters, layout, end.readout)
+    return _PatchedBlock.apply(v, v_half, *projection, *parameters, layout, end.is_halved, slots, weights, scale)
 
 
 def _fourier_layer(
@@ -116,7 +119,7 @@ def _fourier_layer(
     average = torch.bmm(_softmax(query, key, volume, patches), value)
     average = average.unflatten(0, (batch, -1)).unflatten(-1, (count, -1))[:, :, :patches]
     merged = average.permute(0, 2, 3, 1, 4).flatten(-2) @ attention.merge.weight.T.to(torch.float16)
-    layout = (synthesis.shape[0], patches, patches, channels)
+    layout = (synthesis.shape[0], patches, channels)
     shift, coefficients = v.new_empty(0), merged.flatten(0, 1)
     parameters = _parameters(layer, merge=False)
     if end.readout is not None:
@@ -132,16 +135,16 @@ def _with_weighed_keys(mixed: Tensor, gram: Tensor) -> Tensor:
     return torch.stack([query, weighed.transpose(1, 2).transpose(2, 3), value], 4)
 
 
-def _heads(attention: Any, v_half: Tensor, layout: tuple[int, int, int, int]) -> tuple[Tensor, Tensor]:
-    """Query, key and value (3, batch, heads, slots, points, d_k), and what was taken away from the values."""
+def _projection(attention: Any, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights and biases of query, key and value, and what is taken away from the values, for `project_heads`."""
     parts = (attention.query, attention.key, attention.value)
     weights, biases = torch.stack([p.weight for p in parts]), torch.stack([p.bias for p in parts])
     with torch.no_grad():
         # An average of a constant is that constant, so any vector will do; near the mean, little is left to round.
-        flat = v_half.flatten(1, -2)
+        flat = v.flatten(1, -2)
         mean = flat[:, :: max(1, flat.shape[1] // SOME)].float().mean(1)
         shift = torch.addmm(attention.value.bias, mean, attention.value.weight.T)
-    return project_heads(v_half, weights, biases, shift, *layout), shift
+    return weights, biases, shift
 
 
 def _average_points(
@@ -172,7 +175,7 @@ def _softmax(query: Tensor, key: Tensor, scale: float, patches: int) -> Tensor:
 
 
 def _read(
-    v: Tensor, a: Tensor, shift: Tensor, parameters: Parameters, layout: tuple[int, int, int, int], readout: Tensor
+    v: Tensor, a: Tensor, shift: Tensor, parameters: Parameters, layout: tuple[int, int, int], readout: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The readout of a layer, and nothing in half precision."""
     return block_readout(v, a, shift, *parameters, *layout, readout), v.new_empty(0)
@@ -196,7 +199,7 @@ class _Block(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, v: Tensor, left: Tensor, right: Tensor | None, shift: Tensor, inner: Tensor, outer: Tensor,
-        merge: Tensor, vectors: Tensor, epsilon_1: float, epsilon_2: float, layout: tuple[int, int, int, int],
+        merge: Tensor, vectors: Tensor, epsilon_1: float, epsilon_2: float, layout: tuple[int, int, int],
         halved: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         a = left if right is None else wide_product(left, right)
@@ -215,25 +218,31 @@ class _Block(torch.autograd.Function):
 
 
 class _PatchedBlock(torch.autograd.Function):
-    """`block_forward` with the average of `patched_average`."""
+    """`block_forward` with the average of `patched_average` of the heads of v in half precision, or of v itself."""
 
     @staticmethod
     def forward(
-        ctx: Any, v: Tensor, heads: Tensor, shift: Tensor, inner: Tensor, outer: Tensor, merge: Tensor, vectors: Tensor,
-        epsilon_1: float, epsilon_2: float, layout: tuple[int, int, int, int], halved: bool, weights: Tensor,
-        scale: float,
+        ctx: Any, v: Tensor, v_half: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, inner: Tensor,
+        outer: Tensor, merge: Tensor, vectors: Tensor, epsilon_1: float, epsilon_2: float,
+        layout: tuple[int, int, int], halved: bool, slots: int, point_weights: Tensor, scale: float,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        share, a = patched_average(heads, weights, scale, layout[1])
-        ctx.save_for_backward(heads, share, weights, v, a, shift, inner, outer, merge, vectors)
-        ctx.numbers, ctx.scale = (epsilon_1, epsilon_2, *layout), scale
+        points, patches, width = layout
+        heads = project_heads(v_half, weights, biases, shift, points, patches, slots - patches, width)
+        share, a = patched_average(heads, point_weights, scale, patches, slots)
+        ctx.save_for_backward(
+            v_half, weights, heads, share, point_weights, v, a, shift, inner, outer, merge, vectors
+        )  # fmt: skip
+        ctx.numbers, ctx.scale, ctx.slots = (epsilon_1, epsilon_2, *layout), scale, slots
         return block_forward(v, a, shift, inner, outer, merge, vectors, *ctx.numbers, halved)
 
     @staticmethod
     def backward(ctx: Any, dz: Tensor, dz_half: Tensor) -> tuple[Tensor | None, ...]:
-        heads, share, weights, *saved = ctx.saved_tensors
+        v_half, weights, heads, share, point_weights, *saved = ctx.saved_tensors
+        _, _, points, patches, width = ctx.numbers
         dx, da, *rest = block_backward(dz.contiguous(), dz_half.contiguous(), *saved, *ctx.numbers)
-        d_heads = patched_average_backward(da, heads, share, weights, ctx.scale)
-        return dx, d_heads, None, *rest, *[None] * 6
+        d_heads = patched_average_backward(da, heads, share, point_weights, ctx.scale, patches)
+        dv, *projected = project_heads_backward(d_heads, v_half, weights, points, patches, ctx.slots, width)
+        return dx, dv.to(v_half.dtype), *projected, None, *rest, *[None] * 7
 
 
 def takes(attention: Any, measure: Any) -> bool:

@@ -9,19 +9,27 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from operformer.domain.transform import TensorTransform
-from operformer.operators.integral import ModeTables, SpectralMixing
+from operformer.operators.integral import ModeTables, SpectralMixing, mixed_pairs
 
 ALIGNED = 8  # tensor cores want sizes in half precision to be multiples of this
 
 
-def synthesise(entries: Tensor, modes: ModeTables, transform: TensorTransform, patches: int) -> Tensor:
-    """Functions on patches (batch, P, *points, c) in float32 from their coefficients (E, batch P, c)."""
+def lifted(
+    entries: Tensor, mixing: SpectralMixing, modes: ModeTables, transform: TensorTransform, patches: int
+) -> Tensor:
+    """`FourierIntegralOperator` from a function's coefficients (E, batch P, c) on: (batch, P, *points, c), float32.
+
+    The constant comes as a pair, like all other functions, so that nothing is put together afterwards.
+    """
     _, synthesis = tables(modes, transform)
-    first = entries[:1]
+    weight: Tensor = mixing.weight
     if modes.n_single < modes.count:
-        first = torch.cat([first, torch.zeros_like(first)])
-    padded = pad(torch.cat([first, entries[1:]]), (0, 0, 0, 0, 0, synthesis.shape[1] - len(entries) - len(first) + 1))
-    v = _WideProduct.apply(in_two_parts(synthesis), padded.transpose(0, 1).to(torch.float16))
+        entries, weight = (torch.cat([t[:1], torch.zeros_like(t[:1]), t[1:]]) for t in (entries, weight))
+        mixed = mixed_pairs(entries, weight)
+    else:
+        mixed = torch.bmm(entries, weight)
+    mixed = pad(mixed, (0, 0, 0, 0, 0, synthesis.shape[1] - len(mixed)))
+    v = _WideProduct.apply(in_two_parts(synthesis), mixed.transpose(0, 1).to(torch.float16))
     points = tuple(matrix.shape[1] for matrix in transform.synthesis)
     return v.unflatten(0, (-1, patches)).unflatten(2, points)
 

@@ -83,14 +83,19 @@ class SpectralMixing(nn.Module):
         single = torch.bmm(entries[: self.n_single], self.weight[: self.n_single])
         if self.n_single == len(entries):
             return single
-        # (a + i b)(c - i s) = (a c + b s) - i (a s - b c), as one product of [c, s] and [s, -c] with [a, b].
-        pairs = entries[self.n_single :].unflatten(0, (-1, 2))
-        cosine, sine = pairs.unbind(1)
-        turned = torch.stack([sine, -cosine], 1)
-        both = torch.cat([pairs, turned], -1).flatten(1, 2)
-        weights = self.weight[self.n_single :].unflatten(0, (-1, 2)).flatten(1, 2)
-        product = torch.bmm(both, weights).unflatten(1, (2, -1)).flatten(0, 1)
+        product = mixed_pairs(entries[self.n_single :], self.weight[self.n_single :])
         return torch.cat([single, product])
+
+
+def mixed_pairs(entries: Tensor, weight: Tensor) -> Tensor:
+    """R(k) u_k from cosine and sine of each k, one after the other: (2 K, rows, in) and (2 K, in, out)."""
+    # (a + i b)(c - i s) = (a c + b s) - i (a s - b c), as one product of [c, s] and [s, -c] with [a, b].
+    pairs = entries.unflatten(0, (-1, 2))
+    cosine, sine = pairs.unbind(1)
+    turned = torch.stack([sine, -cosine], 1)
+    both = torch.cat([pairs, turned], -1).flatten(1, 2)
+    weights = weight.unflatten(0, (-1, 2)).flatten(1, 2)
+    return torch.bmm(both, weights).unflatten(1, (2, -1)).flatten(0, 1)
 
 
 class FourierIntegralOperator(nn.Module):
@@ -108,15 +113,12 @@ class FourierIntegralOperator(nn.Module):
 
     def forward(self, v: Tensor, transform: Transform) -> Tensor:
         """(batch, P, *points, in_channels) -> (batch, P, *points, out_channels)."""
-        return self.synthesised(self.mixed(v, transform), transform, v.shape[1])
+        mixed = self.mixing(self.coefficients(v, transform))
+        return transform.synthesise(self.modes.scatter(mixed).unflatten(0, (-1, v.shape[1])))
 
-    def mixed(self, v: Tensor, transform: Transform) -> Tensor:
-        """The coefficients of W v: (E, batch P, out_channels)."""
-        return self.mixing(self.modes.gather(transform.analyse(v).flatten(0, 1)))
-
-    def synthesised(self, entries: Tensor, transform: Transform, patches: int) -> Tensor:
-        """The functions of such coefficients, on the points of the patches."""
-        return transform.synthesise(self.modes.scatter(entries).unflatten(0, (-1, patches)))
+    def coefficients(self, v: Tensor, transform: Transform) -> Tensor:
+        """Those of v: (E, batch P, in_channels)."""
+        return self.modes.gather(transform.analyse(v).flatten(0, 1))
 
 
 class SpectralResidual(nn.Module):

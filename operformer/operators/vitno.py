@@ -96,12 +96,12 @@ class ViTNO(Operator):
         """T_in on patches, by a half-precision kernel where the layers have one, too."""
         if not isinstance(self.lift, FourierIntegralOperator):
             return self.lift(u, transform)  # the literal form's
-        mixed = self.lift.mixed(u, transform)
-        if can_fuse(self.layers, mixed) and isinstance(transform, TensorTransform) and transform.is_shared:
-            from operformer.operators import fused_modes
+        mixing = self.lift.mixing
+        if can_fuse(self.layers, mixing.weight) and isinstance(transform, TensorTransform) and transform.is_shared:
+            from operformer.operators.fused_modes import lifted
 
-            return fused_modes.synthesise(mixed, self.lift.modes, transform, u.shape[1])
-        return self.lift.synthesised(mixed, transform, u.shape[1])
+            return lifted(self.lift.coefficients(u, transform), mixing, self.lift.modes, transform, u.shape[1])
+        return self.lift(u, transform)
 
     def _takes(self, grid: Grid) -> bool:
         if grid.kind in ("cells", "periodic"):

@@ -12,6 +12,7 @@ from operformer.errors import DataError, UsageError
 from operformer.experiments import Experiment
 from operformer.files import write_bytes
 from operformer.learning.evaluation import summarise
+from operformer.learning.recipe import training_device
 from operformer.operators import Operator, load
 from operformer.operators.pretrained import SHIPPED
 from operformer.problems.draws import Draws
@@ -30,7 +31,8 @@ def ship(folder: Path, name: str, models: Path = SHIPPED) -> Path:
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"a model's name has small letters, digits and dashes, such as lorenz-tno: got {name!r}")
-    run, operator = read_run(folder), load(folder / "operator")
+    run = read_run(folder)
+    operator = load(folder / "operator").to(training_device(run.experiment.training))
     weights = stored(run.experiment, operator)
     size = sum(t.numel() * t.element_size() for t in weights.values())
     others = sum(path.stat().st_size for path in models.glob("*/*") if path.parent.name != name)

@@ -1,29 +1,39 @@
 """The kernels that make query, key and value, beside float64 products."""
 
+import pytest
 import torch
 
-BATCH, PATCHES, SLOTS, POINTS, CHANNELS, WIDTH = 2, 3, 5, 13, 32, 8
+BATCH, PATCHES, SPARE, POINTS, CHANNELS, WIDTH = 2, 3, 2, 13, 32, 8
+HEADS = CHANNELS // WIDTH
 
 
-def test_projection_and_gradients(device):
-    from operformer.kernels.head_projection import project_heads
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("slots", [PATCHES, PATCHES + 2])
+def test_projection_and_gradients(device, dtype, slots):
+    from operformer.kernels.head_projection import project_heads, project_heads_backward
 
     torch.manual_seed(0)
-    heads = CHANNELS // WIDTH
-    v = torch.randn(BATCH * PATCHES * POINTS, CHANNELS, device=device).half().requires_grad_()
+    v = torch.randn(BATCH * PATCHES * POINTS, CHANNELS, device=device).half().to(dtype).requires_grad_()
     weights = (torch.randn(3, CHANNELS, CHANNELS, device=device) / CHANNELS**0.5).half().float().requires_grad_()
     biases = torch.randn(3, CHANNELS, device=device, requires_grad=True)
     shift = torch.randn(BATCH, CHANNELS, device=device)
-    found = project_heads(v, weights, biases, shift, POINTS, PATCHES, SLOTS, WIDTH)
+    layout = (POINTS, PATCHES)
+    found = project_heads(v, weights, biases, shift, *layout, SPARE, WIDTH)
     exact = [t.detach().double().requires_grad_() for t in (v, weights, biases)]
     rows = torch.einsum("ri,poi->pro", exact[0], exact[1]) + exact[2][:, None]
-    expected = rows.view(3, BATCH, PATCHES, POINTS, heads, WIDTH).permute(0, 1, 4, 2, 3, 5)
+    expected = rows.view(3, BATCH, PATCHES, POINTS, HEADS, WIDTH).permute(0, 1, 4, 2, 3, 5)
     moved = expected.clone()
-    moved[2] -= shift.view(BATCH, heads, 1, 1, WIDTH)
-    torch.testing.assert_close(found[:, :, :, :PATCHES].double(), moved, rtol=2e-3, atol=2e-3)
-    assert not bool(found[:, :, :, PATCHES:].any())
-    gradient = torch.randn_like(found)
-    found.backward(gradient)
+    moved[2] -= shift.view(BATCH, HEADS, 1, 1, WIDTH)
+    torch.testing.assert_close(found[:-SPARE].double(), moved.flatten(0, 3), rtol=2e-3, atol=2e-3)
+    assert not bool(found[-SPARE:].any())
+    gradient = torch.randn(3, BATCH, HEADS, slots, POINTS, WIDTH, device=device).half()
+    gradient[..., PATCHES:, :, :] = torch.nan  # where there is none
     expected.backward(gradient[:, :, :, :PATCHES].double())
-    for mine, theirs in zip((v, weights, biases), exact, strict=True):
-        assert float((mine.grad.double() - theirs.grad).norm() / theirs.grad.norm()) < 1e-3
+    if slots == PATCHES:
+        found.backward(torch.cat([gradient.flatten(0, 3), torch.full_like(found[-SPARE:], torch.nan)]))
+        gradients = [t.grad for t in (v, weights, biases)]
+        assert gradients[0].dtype == dtype
+    else:
+        gradients = project_heads_backward(gradient, v.detach(), weights.detach(), *layout, slots, WIDTH)
+    for mine, theirs in zip(gradients, exact, strict=True):
+        assert float((mine.double() - theirs.grad).norm() / theirs.grad.norm()) < 1e-3

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import gelu, layer_norm
 
-BATCH, PATCHES, SLOTS, POINTS, CHANNELS, WIDTH = 2, 3, 5, 13, 32, 8
+BATCH, PATCHES, POINTS, CHANNELS, WIDTH = 2, 3, 13, 32, 8
 ROWS, HEADS = BATCH * PATCHES * POINTS, CHANNELS // WIDTH
 
 
@@ -16,10 +16,8 @@ def plain(v, a, inner, outer, merge, vectors, is_merged):
 
 
 def by_heads(a):
-    """(rows, channels) -> (batch, heads, slots, points, width); what is no patch is zero."""
-    heads = a.new_zeros(BATCH, HEADS, SLOTS, POINTS, WIDTH)
-    heads[:, :, :PATCHES] = a.view(BATCH, PATCHES, POINTS, HEADS, WIDTH).permute(0, 3, 1, 2, 4)
-    return heads
+    """(rows, channels) -> (batch, heads, patches, points, width)."""
+    return a.view(BATCH, PATCHES, POINTS, HEADS, WIDTH).permute(0, 3, 1, 2, 4)
 
 
 def given(device):
@@ -44,9 +42,9 @@ def test_forward_and_gradients(device, is_merged):
     z = plain(*exact, is_merged)
     z.backward((dz + dz_half.float()).double())
     shift = torch.randn(BATCH, CHANNELS, device=device)
-    layout = (POINTS, PATCHES, SLOTS if is_merged else PATCHES, WIDTH)
+    layout = (POINTS, PATCHES, WIDTH)
     if is_merged:
-        a = (by_heads(a) - shift.view(BATCH, HEADS, 1, 1, WIDTH)).half()
+        a = (by_heads(a) - shift.view(BATCH, HEADS, 1, 1, WIDTH)).half().contiguous()
     else:
         merge = v.new_empty(0, 0)
     arguments = (v, a, shift, inner, outer, merge, vectors, 1e-5, 1e-5, *layout)
@@ -69,7 +67,7 @@ def test_readout_is_that_of_the_output(device):
     from operformer.kernels.pointwise_block import block_forward, block_readout
 
     v, a, _, (inner, outer, matrix), vectors = given(device)
-    nothing, layout = v.new_empty(0, 0), (POINTS, PATCHES, PATCHES, CHANNELS)
+    nothing, layout = v.new_empty(0, 0), (POINTS, PATCHES, CHANNELS)
     arguments = (v, a, nothing, inner, outer, nothing, vectors, 1e-5, 1e-5, *layout)
     z, _ = block_forward(*arguments, False)
     found = block_readout(*arguments, matrix[:3])
@@ -84,7 +82,7 @@ def test_rounding_is_that_of_the_weights_alone(device):
     inner, outer = inner.half().float(), outer.half().float()
     nothing = v.new_empty(0, 0)
     found, _ = block_forward(
-        v, a, nothing, inner, outer, nothing, vectors, 1e-5, 1e-5, POINTS, PATCHES, PATCHES, CHANNELS, False
+        v, a, nothing, inner, outer, nothing, vectors, 1e-5, 1e-5, POINTS, PATCHES, CHANNELS, False
     )
     exact = plain(*(t.double() for t in (v, a, inner, outer, nothing, vectors)), is_merged=False)
     assert relative(found, exact) < 1e-6
