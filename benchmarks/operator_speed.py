@@ -131,7 +131,11 @@ def measure(name, form, precision, arguments, known):
     device = arguments.device
     torch.manual_seed(0)
     operator = maker().to(device)
-    batch = arguments.batch or (min(batch, 2) if form == "literal" and name != "FNO" else batch)
+    if form == "literal" and name != "FNO":
+        batch = min(batch, 2)
+    elif precision != last_precision(name):
+        batch //= 2  # functions take twice the memory
+    batch = arguments.batch or batch
     set_products(precision)
     pairs = Darcy("lognormal").sample(max(batch, 16), resolution, device=device).to(dtype=torch.float32)
     fit_normalisation(operator, pairs)
