@@ -5,7 +5,7 @@ import torch
 
 from operformer import FANO, TNO, Grid, ViTNO, set_precision
 from operformer.kernels.pointwise_block import block_readout
-from operformer.operators import composition, fused_layers, tno
+from operformer.operators import composition, fused_layers, tno, vitno
 
 SIZE = {"hidden_channels": 32, "n_layers": 2, "n_heads": 4}
 WIDER = SIZE | {"n_heads": 2}  # heads of 16 channels have a kernel of their own
@@ -46,6 +46,7 @@ def test_same_function_and_gradients(device, monkeypatch, name):
     set_precision(operator, torch.float16)
     if device == "cpu":
         monkeypatch.setattr(composition, "can_fuse", lambda layers, v: True)
+        monkeypatch.setattr(vitno, "can_fuse", lambda layers, v: True)
         monkeypatch.setattr(tno, "is_faster", lambda dtype, head, device: head > 56)
         monkeypatch.setattr(fused_layers, "has_small_heads", lambda query, *_: query.shape[-1] == 16)
     else:
@@ -72,6 +73,29 @@ def test_same_function_and_gradients(device, monkeypatch, name):
         if "key.bias" not in key:  # whose gradient is zero: it moves all scores alike
             # On a GPU sums are rounded in another order, which a small gradient that is a sum over points sees most.
             assert float(difference.norm() / expected[key].norm()) < (5e-3 if device == "cpu" else 5e-2), key
+
+
+@pytest.mark.parametrize("name", ["TNO, equal weights", "ViTNO", "FANO"])
+def test_they_are_compiled_in_one_graph(device, monkeypatch, name):
+    """Traced with gradients, shapes and strides of kernels as their fake forms tell them."""
+    make, shape, kind = CASES[name]
+    torch.manual_seed(0)
+    operator = set_precision(make().to(device), torch.float16)
+    grid, u = Grid.uniform(shape, kind=kind).to(device), torch.randn(2, 1, *shape, device=device)
+    if device == "cpu":
+        monkeypatch.setattr(composition, "can_fuse", lambda layers, v: True)
+        monkeypatch.setattr(vitno, "can_fuse", lambda layers, v: True)
+    else:
+        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+    torch.compiler.reset()
+    compiled = torch.compile(operator, fullgraph=True, dynamic=False, backend="aot_eager")
+    plain, graph = operator(u, grid), compiled(u, grid)
+    torch.testing.assert_close(graph, plain, rtol=1e-4, atol=1e-4 * float(plain.detach().abs().max()))
+    gradients = [torch.autograd.grad(z.square().sum(), list(operator.parameters())) for z in (plain, graph)]
+    expected, found = (torch.cat([gradient.flatten() for gradient in several]) for several in gradients)
+    assert float((found - expected).norm() / expected.norm()) < 5e-3
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(u, grid), plain, rtol=1e-4, atol=1e-4 * float(plain.detach().abs().max()))
 
 
 def _norm(gradients):
