@@ -50,10 +50,10 @@ def main():
     errors = {}
     if arguments.errors:
         measured = json.loads(arguments.errors.read_text())["measured"]
-        errors = {row["points"]: statistics.median(row["errors"]) for row in measured}
+        errors = {row["points"]: statistics.median(row["errors"]) for row in measured if row["label"].endswith("x")}
 
     def solutions(resolution):
-        return problem.sample(arguments.pairs, resolution, seed=1).z[:, 0].double()
+        return problem.sample(arguments.pairs, resolution, seed=1).z[:, 0]
 
     trained = solutions(arguments.resolution)
     for factor in arguments.factors:

@@ -9,7 +9,8 @@ the time that the counted operations take at the card's peak plus that of moving
 and 6 backward in every layer, in float32. Precisions: full is float32, tf32 lets matrix products round to TF32, fp16
 rounds what is averaged as well and uses the fused kernels. Forms: "graphed" is compiled and launched as a CUDA graph,
 in fp16; "literal" of the FNO is neuraloperator's own forward pass, by FFTs. The FNO averages nothing, so tf32 is its
-last precision; its convolutions at each point round to TF32 in all of them, which is torch's default on a GPU.
+last precision; its convolutions at each point round to TF32 in all of them, which is torch's default on a GPU. Batches
+of the large grids are of 16, of 8 in the wider precisions and of 2 in the literal forms, for want of memory.
 With --steps each row trains for so many steps on 64 pairs instead and prints the mean of the last losses. With
 --together each operator has a process of its own for that; what is timed is compiled side by side before, and then
 found in the compiler's cache.
@@ -133,7 +134,7 @@ def measure(name, form, precision, arguments, known):
     operator = maker().to(device)
     if form == "literal" and name != "FNO":
         batch = min(batch, 2)
-    elif precision != last_precision(name):
+    elif resolution > 64 and precision != last_precision(name):
         batch //= 2  # functions take twice the memory
     batch = arguments.batch or batch
     set_products(precision)

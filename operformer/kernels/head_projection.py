@@ -1,8 +1,9 @@
 """Query, key and value of every head from one reading of the latent function (equation multihead1).
 
-(batch patches points, channels) -> (3 batch heads patches + spare, points, channels / heads) in half precision: what
-attention over points (one patch) and between patches wants. Spare functions at the end are zero: who reads a few more
-functions than there are patches, to have aligned products, meets those of the next head, and no others' memory.
+(batch patches points, channels) -> functions (points, channels / heads) in half precision, one after the other: batch
+heads patches of query, as many of key, and batch heads slots of value, of which those beyond the patches are zero. So
+attention between patches has products of aligned size: keys are read on into what follows, values are not, since even
+a share of zero would take on what is not finite in the next sample. Over points there is one patch and one slot.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operformer.kernels.tiles import head_start, heads_of, rows_of, tile_of
+from operformer.kernels.tiles import half, head_start, heads_of, rows_of, tile_of
 
 ROWS, WARPS = 64, 4
 SPLITS, STAGES = 88, 3  # of the sum over rows
@@ -23,7 +24,7 @@ TILE, TILE_WARPS, TILE_REGISTERS, TILE_STAGES, COLUMNS = 64, 8, 128, 2, 88
 
 @triton.jit
 def _project_kernel(  # type: ignore[no-untyped-def]
-    v, heads, weights, biases, shift, n_tiles, points, patches, apart, columns,
+    v, heads, weights, biases, shift, n_tiles, points, patches, slots, apart, columns,
     channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
     """Every program has one of the three weights, which it keeps, and every ``columns``-th tile."""
@@ -31,14 +32,16 @@ def _project_kernel(  # type: ignore[no-untyped-def]
     column = tl.arange(0, channels)
     weight = tl.load(weights + part * channels * channels + column[:, None] * channels + column[None, :])
     bias = tl.load(biases + part * channels + column)
-    across = heads_of(points, patches, channels, width, block)
+    own = tl.where(part == 2, slots, patches)
+    across = heads_of(points, own, channels, width, block)
+    to_part = part.to(tl.int64) * apart
     for tile in tl.range(tl.program_id(0) // 3, n_tiles, columns, num_stages=stages):
         patch, first, start, present = tile_of(tile, points, channels, block)
-        there = head_start(patch, first, points, patches, patches, channels // width, width)
+        there = head_start(patch, first, points, patches, own, channels // width, width)
         x = tl.load(v + start + rows_of(channels, block), present, 0.0).to(tl.float16)
-        taken = tl.load(shift + (patch // patches) * channels + column, (column >= 0) & (part == 2), 0.0)
-        y = tl.dot(x, weight) + (bias - taken)[None, :]
-        tl.store(heads + part * apart + there + across, y.to(tl.float16), present)
+        taken = tl.load(shift + (patch // patches) * channels + column)
+        y = tl.dot(x, weight) + (bias - tl.where(part == 2, taken, 0.0))[None, :]
+        tl.store(heads + to_part + there + across, y.to(tl.float16), present)
 
 
 @triton.jit
@@ -52,9 +55,11 @@ def _gather_kernel(  # type: ignore[no-untyped-def]
     across = heads_of(points, slots, channels, width, block)
     column = tl.arange(0, channels)
     total = tl.zeros([block, channels], tl.float32)
+    wide = tl.program_id(0).to(tl.int64) * 0
     for part in tl.static_range(3):
         weight = tl.load(weights + part * channels * channels + column[:, None] * channels + column[None, :])
-        total = tl.dot(tl.load(d_heads + part * apart + there + across, present, 0.0), weight, total)
+        gradient = tl.load(d_heads + (wide + part) * apart + there + across, present, 0.0)
+        total = tl.dot(gradient, weight, total)
     tl.store(dv + start + rows_of(channels, block), total.to(tl.float16), present)
 
 
@@ -69,11 +74,12 @@ def _weight_kernel(  # type: ignore[no-untyped-def]
     total = tl.zeros([channels, channels], tl.float32)
     along = tl.zeros([channels], tl.float32)
     across = heads_of(points, slots, channels, width, block)
+    to_part = part.to(tl.int64) * apart
     for tile in tl.range(tl.program_id(0) // 3, n_tiles, splits, num_stages=stages):
         patch, first, start, present = tile_of(tile, points, channels, block)
         there = head_start(patch, first, points, patches, slots, channels // width, width)
         x = tl.load(v + start + rows_of(channels, block), present, 0.0).to(tl.float16)
-        gradient = tl.load(d_heads + part * apart + there + across, present, 0.0)
+        gradient = tl.load(d_heads + to_part + there + across, present, 0.0)
         total = tl.dot(tl.trans(x), gradient, total)
         along += tl.sum(gradient.to(tl.float32), 0)
     square = column[:, None] * channels + column[None, :]
@@ -83,21 +89,21 @@ def _weight_kernel(  # type: ignore[no-untyped-def]
 
 @torch.library.custom_op("operformer::project_heads", mutates_args=())
 def project_heads(
-    v: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, points: int, patches: int, spare: int, width: int
+    v: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, points: int, patches: int, slots: int, width: int
 ) -> Tensor:
     """v (rows, channels) in half precision or float32, weights (3, channels, channels) as of nn.Linear -> heads.
 
     ``shift`` (batch, channels) is taken away from the values; averages of a constant are that constant.
     """
     channels = v.shape[-1]
-    count = 3 * v.numel() // (points * width)
-    heads = torch.empty(count + spare, points, width, dtype=torch.float16, device=v.device)
-    if spare:
-        heads[count:] = 0
+    functions = v.numel() // (points * patches * width)
+    heads = torch.empty(functions * (2 * patches + slots), points, width, dtype=torch.float16, device=v.device)
+    if slots > patches:
+        heads[2 * functions * patches :].unflatten(0, (functions, slots))[:, patches:] = 0
     n_tiles = v.numel() // (channels * points) * triton.cdiv(points, TILE)
     columns = min(n_tiles, COLUMNS)
     _project_kernel[(3 * columns,)](
-        v, heads, _half(weights.mT), biases, shift, n_tiles, points, patches, v.numel(), columns,
+        v, heads, half(weights.mT), biases, shift, n_tiles, points, patches, slots, v.numel(), columns,
         channels=channels, width=width, block=TILE, stages=TILE_STAGES, num_warps=TILE_WARPS, maxnreg=TILE_REGISTERS,
     )  # fmt: skip
     return heads
@@ -105,9 +111,10 @@ def project_heads(
 
 @project_heads.register_fake
 def _(
-    v: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, points: int, patches: int, spare: int, width: int
+    v: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, points: int, patches: int, slots: int, width: int
 ) -> Tensor:
-    return v.new_empty(3 * v.numel() // (points * width) + spare, points, width, dtype=torch.float16)
+    functions = v.numel() // (points * patches * width)
+    return v.new_empty(functions * (2 * patches + slots), points, width, dtype=torch.float16)
 
 
 @torch.library.custom_op("operformer::project_heads_backward", mutates_args=())
@@ -123,7 +130,7 @@ def project_heads_backward(
     apart = v.numel() // patches * slots
     dv = torch.empty_like(v, dtype=torch.float16)
     _gather_kernel[(n_tiles,)](
-        d_heads, dv, _half(weights), points, patches, slots, apart,
+        d_heads, dv, half(weights), points, patches, slots, apart,
         channels=channels, width=width, block=ROWS, num_warps=WARPS,
     )  # fmt: skip
     products = torch.empty(SPLITS, 3, channels, channels, dtype=torch.float32, device=v.device)
@@ -156,7 +163,3 @@ def _backward(ctx, d_heads):  # type: ignore[no-untyped-def]
 
 
 project_heads.register_autograd(_backward, setup_context=_setup)
-
-
-def _half(weight: Tensor) -> Tensor:
-    return weight.to(torch.float16).contiguous()

@@ -2,9 +2,9 @@
 
     p = softmax(scale Q K^T),   a = p V
 
-on the functions of `project_heads`: for each of 3 batch heads as many as there are patches. Products are fast if sizes
-are aligned, so p has more columns than patches, zeros, and K and V are read as if they had as many functions: the next
-ones in memory. Patches are few and functions on them long, so p is kept for the gradients.
+on the functions of `project_heads`. Products are fast if sizes are aligned, so p has more columns than patches, zeros:
+keys are read on into what follows them in memory, and values have as many functions. Patches are few and functions on
+them long, so p is kept for the gradients.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def patched_average(heads: Tensor, weights: Tensor, scale: float, patches: int, 
 @patched_average.register_fake
 def _(heads: Tensor, weights: Tensor, scale: float, patches: int, slots: int) -> tuple[Tensor, Tensor]:
     count, points, width = heads.shape
-    functions = (count - slots + patches) // (3 * patches)
+    functions = count // (2 * patches + slots)
     return heads.new_empty(functions, patches, slots), heads.new_empty(functions, patches, points * width)
 
 
@@ -92,13 +92,11 @@ def _(da: Tensor, heads: Tensor, share: Tensor, weights: Tensor, scale: float, p
 def _functions(heads: Tensor, patches: int, slots: int) -> tuple[Tensor, Tensor, Tensor]:
     """Query (batch heads, patches, points d_k), and key and value with as many functions as slots."""
     flat = heads.flatten(1)
-    size = flat.shape[1]
-    count = (len(flat) - slots + patches) // 3
-    query = flat[:count].view(-1, patches, size)
-    shape, strides = (len(query), slots, size), (patches * size, size, 1)
-    start = flat.storage_offset()
-    key, value = (flat.as_strided(shape, strides, start + part * count * size) for part in (1, 2))
-    return query, key, value
+    size, count = flat.shape[1], len(flat) // (2 * patches + slots)
+    query = flat[: count * patches].view(count, patches, size)
+    start = flat.storage_offset() + query.numel()
+    key = flat.as_strided((count, slots, size), (patches * size, size, 1), start)
+    return query, key, flat[2 * count * patches :].view(count, slots, size)
 
 
 def _weighted(functions: Tensor, weights: Tensor) -> Tensor:

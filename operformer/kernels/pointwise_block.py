@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operformer.kernels.tiles import head_start, heads_of, rows_of, tile_of
+from operformer.kernels.tiles import half, head_start, heads_of, rows_of, tile_of
 
 FORWARD_ROWS, BACKWARD_ROWS, WARPS = 64, 64, 4
 SOME_CHANNELS = 64
@@ -244,7 +244,7 @@ def _forward(
     channels, merged = v.shape[-1], merge.numel() > 0
     offset = shift @ merge.T if merged else shift
     _forward_kernel[_programs(v, layout[0], FORWARD_ROWS)](
-        v, a, offset, z, z_half, _half(inner.T), _half(outer.T), _half(merge.T), vectors, readout.contiguous(),
+        v, a, offset, z, z_half, half(inner.T), half(outer.T), half(merge.T), vectors, readout.contiguous(),
         *epsilons, *layout, channels=channels, width=width, block=FORWARD_ROWS, merged=merged,
         halved=z_half.numel() > 0, some_channels=min(channels, SOME_CHANNELS), n_out=len(readout), num_warps=WARPS,
     )  # fmt: skip
@@ -270,14 +270,14 @@ def block_backward(
     upper = torch.empty(grid[0], 3, channels, dtype=torch.float32, device=v.device)
     _upper_kernel[grid](
         v, a, shift, dz, dz_half, x, heads, active, slope, dt, inverses, upper,
-        _half(inner.T), _half(outer.T), _half(merge.T), vectors, epsilon_1, epsilon_2, points, patches,
+        half(inner.T), half(outer.T), half(merge.T), vectors, epsilon_1, epsilon_2, points, patches,
         halved=dz_half.numel() > 0, **common,
     )  # fmt: skip
     dx = torch.empty_like(v)
     da = torch.empty_like(a, dtype=torch.float16)
     lower = torch.empty(grid[0], 4, channels, dtype=torch.float32, device=v.device)
     _lower_kernel[grid](
-        dt, slope, x, inverses, dh, dx, dx_kept, da, lower, _half(inner), _half(outer), _half(merge), vectors,
+        dt, slope, x, inverses, dh, dx, dx_kept, da, lower, half(inner), half(outer), half(merge), vectors,
         points, patches, **common,
     )  # fmt: skip
     d_outside, d_gain_2, d_shift_2 = upper.sum(0)
@@ -301,7 +301,3 @@ def _(
 
 def _programs(v: Tensor, points: int, block: int) -> tuple[int]:
     return (v.numel() // (v.shape[-1] * points) * triton.cdiv(points, block),)
-
-
-def _half(weight: Tensor) -> Tensor:
-    return weight.to(torch.float16).contiguous()

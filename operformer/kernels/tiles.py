@@ -1,9 +1,11 @@
-"""Where a tile of points stands in memory: rows of the latent function, and values by heads."""
+"""Where a tile of points stands in memory, rows of the latent function and values by heads, and weights for it."""
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 
 @triton.jit
@@ -38,3 +40,8 @@ def heads_of(points, slots, channels: tl.constexpr, width: tl.constexpr, block: 
     column = tl.arange(0, channels)
     across = (column // width)[None, :] * (slots * points * width) + (column % width)[None, :]
     return across + tl.arange(0, block)[:, None] * width
+
+
+def half(weight: Tensor) -> Tensor:
+    """A matrix in half precision, row by row."""
+    return weight.to(torch.float16).contiguous()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,10 @@ from operformer.operators.encoder import EncoderLayer, PointwiseHead
 
 FUSED_WIDTHS = (32, 64, 128)
 MOST_READ = 4  # channels of an output that are read one by one inside a kernel
+
+
+def _same(v: Tensor) -> Tensor:
+    return v
 
 
 class Composition(nn.Module):
@@ -45,17 +49,19 @@ class Composition(nn.Module):
         return self.head(elsewhere, query[1])
 
 
-def read(head: nn.Module, layers: nn.ModuleList, v: Tensor, measure: Any, x: Tensor) -> Tensor:
-    """T_out E_L v. A head acts at each point by itself, so functions on patches are read where they stand.
+def read(
+    head: nn.Module, layers: nn.ModuleList, v: Tensor, measure: Any, x: Tensor, join: Callable[[Tensor], Tensor] = _same
+) -> Tensor:
+    """T_out E_L v, where ``join`` makes functions on D of those on patches: means, at points that several of them have.
 
-    Without gradients a linear head is read inside the kernel of the last layer, whose output is never stored.
+    W_out alone is applied before that, to one function after the other; without gradients inside the kernel of the last
+    layer, whose output is then never stored.
     """
-    if isinstance(head, PointwiseHead) and head.is_linear and head.linear.out_features <= MOST_READ:
-        is_read_inside = not torch.is_grad_enabled() and _are_fused(layers, v, measure)
-    else:
-        is_read_inside = False
-    v = encode(layers, v, measure, head.linear if is_read_inside else None)  # type: ignore[arg-type]
-    return v if is_read_inside else head(v, x)
+    if not (isinstance(head, PointwiseHead) and head.is_linear):
+        return head(join(encode(layers, v, measure)), x)
+    is_inside = head.linear.out_features <= MOST_READ and not torch.is_grad_enabled() and _are_fused(layers, v, measure)
+    v = encode(layers, v, measure, head.linear if is_inside else None)
+    return join(v if is_inside else head(v, x))
 
 
 def encode(layers: nn.ModuleList, v: Tensor, measure: Any, readout: nn.Linear | None = None) -> Tensor:

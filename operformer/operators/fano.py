@@ -73,5 +73,5 @@ class FANO(Operator):
         measure = Coefficients(transform, 1 / prod(self.n_patches), patches.is_present)
         x = self.position(grid)
         v = patches.split(self.lift(u.flatten(2).transpose(1, 2), x).unflatten(1, grid.shape))
-        z = patches.join(read(self.head, self.layers, v, measure, x))
+        z = read(self.head, self.layers, v, measure, x, patches.join)
         return self.last(z, grid).movedim(-1, 1)

@@ -73,7 +73,7 @@ def _pointwise_layer(
     layout = (v.shape[1], 1, v.shape[-1] // attention.n_heads)
     read = _read_by_projection(v, v_half)
     weights, biases, shift = _projection(attention, read)
-    heads = project_heads(read, weights, biases, shift, layout[0], 1, 0, layout[2])
+    heads = project_heads(read, weights, biases, shift, layout[0], 1, 1, layout[2])
     query, key, value = heads.unflatten(0, (3, len(v), -1)).unbind(0)
     average = _average_points(query, key, value, log_weights, attention.scale)
     parameters = _parameters(layer, merge=True)
@@ -96,7 +96,7 @@ def _patched_layer(
     parameters = _parameters(layer, merge=True)
     if end.readout is not None:
         read = _read_by_projection(v, v_half)
-        heads = project_heads(read, *projection, points, patches, slots - patches, layout[2])
+        heads = project_heads(read, *projection, points, patches, slots, layout[2])
         _, average = patched_average(heads, weights, scale, patches, slots)
         return _read(v, average, projection[2], parameters, layout, end.readout)
     return _PatchedBlock.apply(v, v_half, *projection, *parameters, layout, end.is_halved, slots, weights, scale)
@@ -236,7 +236,7 @@ class _PatchedBlock(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         points, patches, width = layout
         read = _read_by_projection(v, v_half)
-        heads = project_heads(read, weights, biases, shift, points, patches, slots - patches, width)
+        heads = project_heads(read, weights, biases, shift, points, patches, slots, width)
         share, a = patched_average(heads, point_weights, scale, patches, slots)
         ctx.save_for_backward(
             v_half, weights, heads, share, point_weights, v, a, shift, inner, outer, merge, vectors

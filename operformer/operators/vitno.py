@@ -90,7 +90,7 @@ class ViTNO(Operator):
         volume = 1 / prod(self.n_patches)
         has_equal_weights = isinstance(patches, TensorPatches) and patches.is_even
         measure = CommonPoints(volume * _common_weights(patches).to(u), volume, has_equal_weights)
-        return patches.join(read(self.head, self.layers, v, measure, x))
+        return read(self.head, self.layers, v, measure, x, patches.join)
 
     def _lifted(self, u: Tensor, transform: Transform) -> Tensor:
         """T_in on patches, by a half-precision kernel where the layers have one, too."""

@@ -15,7 +15,7 @@ from operformer.domain.interpolation import interpolate
 from operformer.errors import UsageError
 from operformer.problems.elliptic import solve_darcy
 from operformer.problems.gaussian import GaussianMeasure
-from operformer.problems.problem import Problem, Samples, check_inside, concatenate, stream
+from operformer.problems.problem import Problem, Samples, stream
 from operformer.problems.symmetry import SQUARE, Symmetry
 
 _SQUARE = ((0.0, 1.0), (0.0, 1.0))
@@ -92,14 +92,12 @@ class Darcy(Problem):
             yield from super().readings(count, grids, seed, device, first, dtype)
             return
         solved = self.sample(count, Grid.uniform((self.read_from,) * 2), seed, device, first)
-        for grid in grids:
-            check_inside(grid, self.bounds)
-            placed, read, start = grid.to(device), [], first
-            for block in solved.blocks(self.block[torch.device(device).type]):
-                draws = [stream(seed, start + index) for index in range(len(block))]
-                read.append(self._read(self.measure.coefficients(draws, device), block, placed).to(dtype=dtype))
-                start += len(block)
-            yield concatenate(read)
+
+        def read(start: int, block: Samples, grid: Grid) -> Samples:
+            draws = [stream(seed, first + start + index) for index in range(len(block))]
+            return self._read(self.measure.coefficients(draws, device), block, grid)
+
+        yield from self._read_each(solved, grids, read, dtype)
 
     def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
         g = self.measure.coefficients(draws, grid.points.device)

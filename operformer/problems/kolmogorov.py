@@ -13,7 +13,7 @@ from torch import Tensor
 from operformer.domain import Grid
 from operformer.errors import DivergedError, UsageError
 from operformer.problems.gaussian import GaussianMeasure
-from operformer.problems.problem import Problem, Samples, check_inside, concatenate
+from operformer.problems.problem import Problem, Samples
 from operformer.problems.symmetry import Symmetry, kolmogorov_symmetries
 from operformer.problems.vorticity import TORUS, VorticityEquation
 
@@ -101,12 +101,11 @@ class Kolmogorov(Problem):
         dtype: torch.dtype = torch.float64,
     ) -> Iterator[Samples]:
         """The same draws on one grid after the other: solved once, then read on each without error."""
+        if len(grids) < 2:
+            yield from super().readings(count, grids, seed, device, first, dtype)
+            return
         solved = self.sample(count, self.equation.grid, seed, device, first)
-        for grid in grids:
-            check_inside(grid, self.bounds)
-            placed = grid.to(device)
-            size = self.block[torch.device(device).type]
-            yield concatenate([self._read(block, placed).to(dtype=dtype) for block in solved.blocks(size)])
+        yield from self._read_each(solved, grids, lambda _, block, grid: self._read(block, grid), dtype)
 
     def _read(self, samples: Samples, grid: Grid) -> Samples:
         """Samples on the equation's own grid, whose points tell all modes apart, on another one."""

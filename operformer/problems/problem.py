@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, overload
 
@@ -191,6 +191,22 @@ class Problem(ABC):
     ) -> Iterator[Samples]:
         """The same draws on one grid after the other; a problem may solve them once for all grids."""
         return (self.sample(count, grid, seed, device, first, dtype) for grid in grids)
+
+    def _read_each(
+        self,
+        solved: Samples,
+        grids: Sequence[Grid],
+        read: Callable[[int, Samples, Grid], Samples],
+        dtype: torch.dtype,
+    ) -> Iterator[Samples]:
+        """What ``read`` makes of blocks of a solution, told where they begin, on one grid after the other."""
+        device = solved.u.device
+        size = self.block[device.type]
+        for grid in grids:
+            check_inside(grid, self.bounds)
+            placed = grid.to(device)
+            blocks = enumerate(solved.blocks(size))
+            yield concatenate([read(size * index, block, placed).to(dtype=dtype) for index, block in blocks])
 
 
 def concatenate(parts: Sequence[Samples]) -> Samples:

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 
 
 def ship(folder: Path, name: str, models: Path = SHIPPED) -> Path:
-    """Put the operator of an evaluated run, its settings and its card into models/NAME.
+    """Put the operator of an evaluated run, its settings and its card into models/NAME; on the device that trained it.
 
     Weights are stored in float16 if the errors on the test pairs stay the same to three digits.
     """

@@ -12,16 +12,25 @@ def plain(query, key, value, weights, scale):
     return share, share @ value
 
 
+def as_projected(parts, slots):
+    """Query, key and value as `project_heads` leaves them."""
+    query, key, value = parts
+    padded = value.new_zeros(len(value), slots, *value.shape[2:])
+    padded[:, : value.shape[1]] = value
+    return torch.cat([query.flatten(0, 1), key.flatten(0, 1), padded.flatten(0, 1)])
+
+
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize(("patches", "slots"), [(5, 8), (8, 8), (9, 16)])
 def test_average_and_gradients(device, patches, slots, is_weighted):
     from operformer.kernels.patched_average import patched_average, patched_average_backward
 
     torch.manual_seed(0)
-    functions, spare = BATCH * HEADS, slots - patches
-    heads = torch.randn(3 * functions * patches + spare, POINTS, WIDTH, device=device).half()
+    functions = BATCH * HEADS
+    parts = torch.randn(3, functions, patches, POINTS, WIDTH, device=device).half()
+    heads = as_projected(parts, slots)
     weights = torch.rand(POINTS, device=device) + 0.5 if is_weighted else torch.empty(0, device=device)
-    exact = heads[: len(heads) - spare].double().view(3, functions, patches, -1).requires_grad_()
+    exact = parts.double().flatten(3).requires_grad_()
     every = weights.double() if is_weighted else torch.ones(POINTS, dtype=torch.float64, device=device)
     share, a = plain(*exact, every, SCALE)
     da = torch.randn_like(a).half()
@@ -37,10 +46,19 @@ def test_average_and_gradients(device, patches, slots, is_weighted):
         assert float((mine - theirs).norm() / theirs.norm()) < 5e-3
 
 
+def test_what_is_not_finite_stays_in_its_function(device):
+    from operformer.kernels.patched_average import patched_average
+
+    parts = torch.randn(3, 3, 5, POINTS, WIDTH, device=device).half()
+    parts[2, 1] = torch.inf
+    _, a = patched_average(as_projected(parts, 8), torch.empty(0, device=device), SCALE, 5, 8)
+    assert torch.isfinite(a).all((1, 2)).tolist() == [True, False, True]
+
+
 def test_the_operators_are_what_compilers_are_told(device):
     from operformer.kernels.patched_average import patched_average, patched_average_backward
 
-    heads = torch.randn(3 * 2 * 5 + 3, POINTS, WIDTH, device=device).half()
+    heads = as_projected(torch.randn(3, 2, 5, POINTS, WIDTH, device=device).half(), 8)
     weights = torch.empty(0, device=device)
     torch.library.opcheck(patched_average, (heads, weights, SCALE, 5, 8))
     share, a = patched_average(heads, weights, SCALE, 5, 8)

@@ -227,6 +227,9 @@ def test_several_resolutions_are_seen_in_batches_of_as_many_points(carry_out, mo
     # 4, 7 and 13 points; 5 pairs of 13 points are 65: 16 pairs of 4 points or 9 pairs of 7.
     assert {points for points, _ in seen} == {4, 7, 13}
     assert max(count for points, count in seen if points == 13) == 5
+    if how == "growing":
+        assert [points for points, _ in seen[:2]] == [4, 4]
+        assert {points for points, _ in seen[2:6]} <= {4, 7}
     if how == "staged":
         assert seen == [(4, 13)] * 2 + [(7, 9), (7, 4)] * 2 + [(13, 5), (13, 5), (13, 3)] * 2
 
@@ -253,8 +256,9 @@ def test_symmetries_move_the_pairs_and_nothing_else(carry_out, monkeypatch, tmp_
 
 
 def test_what_does_not_go_together_is_refused_before_anything_is_written(carry_out, make_operator, tmp_path):
-    with pytest.raises(UsageError, match="there is one resolution"):
-        carry_out(tmp_path, replace(SETTINGS, resolutions="mixed"))
+    for how in ("mixed", "growing"):
+        with pytest.raises(UsageError, match=f'"{how}", but there is one resolution'):
+            carry_out(tmp_path, replace(SETTINGS, resolutions=how))
     samples = ControlledODE().sample(5, 8).to(dtype=torch.float32)
     with pytest.raises(UsageError, match="names no symmetries"):
         train(make_operator(), samples, samples, replace(SETTINGS, augment=True), tmp_path)

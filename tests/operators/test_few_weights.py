@@ -275,9 +275,9 @@ def test_attend_on_a_gpu_is_no_less_exact_than_torch(dtype, finished):
 
 
 @on_gpu
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # which fused layers would take
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_it_is_compiled_in_one_graph_on_a_gpu(dtype, finished, monkeypatch):
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)  # of which the compiler warns otherwise
+def test_it_is_compiled_in_one_graph_on_a_gpu(dtype, finished):
     operator = set_precision(TNO(2, 1, 1, hidden_channels=128, n_layers=2, n_heads=2), dtype).cuda()
     grid, u = Grid.uniform((64, 64)).to("cuda"), sample(2, 1, 64, 64).float().cuda()
     torch.compiler.reset()

@@ -13,6 +13,7 @@ from test_patched_attention import heads_by_definition
 
 from operformer import FANO, Grid, ViTNO
 from operformer.domain.interpolation import interpolate
+from operformer.domain.patches import make_patches
 from operformer.errors import UsageError
 from operformer.operators.literal_patched import as_literal
 
@@ -277,3 +278,16 @@ def test_waves_are_added_to_the_lifted_function_at_its_points(monkeypatch):
     monkeypatch.setattr(operator, "_lifted", lambda v, transform: lifted(v, transform) + added.flatten(0, 1))
     operator.waves = None
     torch.testing.assert_close(found, operator(u, grid), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("norm", ["after", "before"])
+@pytest.mark.parametrize("kind", [ViTNO, FANO])
+def test_the_head_reads_functions_that_are_joined(kind, norm):
+    """At points of several patches their mean is read, and a norm of a mean is not the mean of norms."""
+    operator = randomised(kind((3, 3), 2, 1, 1, norm=norm, **SMALL))
+    grid, u, seen = Grid.uniform((13, 16)), noise(2, 1, 13, 16), []
+    operator.layers[-1].register_forward_hook(lambda layer, given, output: seen.append(output))
+    found = operator.transform(u, grid, None)
+    joined = make_patches(grid, (3, 3)).join(*seen)
+    expected = operator.head(joined, grid.points)
+    torch.testing.assert_close(found, expected.movedim(-1, 1), rtol=1e-10, atol=1e-12)
