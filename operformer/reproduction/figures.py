@@ -41,7 +41,10 @@ def resolutions(
 
 
 def tradeoff(results: Results, groups: Sequence[Sequence[str]], cost: str) -> Figure | None:
-    """Median error over "parameters" or "operations", a panel for each group, the widths of an operator joined."""
+    """Median error over "parameters" or "operations", the widths of an operator joined; a panel for each group of runs.
+
+    One run alone is no comparison and makes none.
+    """
     panels = []
     for names in groups:
         records = _made(results, names)
@@ -51,7 +54,7 @@ def tradeoff(results: Results, groups: Sequence[Sequence[str]], cost: str) -> Fi
             widths = tuple(int(r.settings["operator"]["hidden_channels"]) for r in found)
             errors = tuple(r.trained.l2.median for r in found)
             lines.append(Widths(operator, widths, tuple(float(getattr(r, cost)) for r in found), errors))
-        if lines:
+        if len(records) > 1:
             panels.append((problem_name(records[0].settings), lines))
     axis = {"parameters": "parameters", "operations": "operations of one evaluation"}[cost]
     return tradeoff_figure(panels, axis, note_of(results)) if panels else None
