@@ -108,10 +108,13 @@ def _strategy(settings: Training, world: int) -> Strategy:
 
 
 def _shard(operator: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    """Every layer by itself, so that one layer at a time is whole, and what is left."""
-    for module in list(operator.modules()):
-        if isinstance(module, nn.ModuleList):
-            for layer in module:
+    """Every layer by itself, so that one layer at a time is whole, and what is left.
+
+    Other lists of modules, such as those of a baseline's library, may be read without being called: they are left.
+    """
+    for name, module in operator.named_modules():
+        if name.rpartition(".")[2] == "layers":
+            for layer in module.children():
                 fully_shard(layer, mesh=mesh["data_parallel"])
     fully_shard(operator, mesh=mesh["data_parallel"], reshard_after_forward=True)
     return operator

@@ -16,6 +16,7 @@ from operformer.learning.ranks import Ranks
 from operformer.learning.schedule import Cosine
 from operformer.learning.training import Training, train
 from operformer.learning.update import Update
+from operformer.operators.baselines import FNO
 from operformer.problems import Samples
 
 PATCHED = {"n_patches": (2, 2), "n_modes": 3, "hidden_channels": 6, "n_layers": 2, "n_heads": 2}
@@ -23,6 +24,7 @@ MAKE = {
     "TNO": lambda: TNO(2, 1, 1, hidden_channels=6, n_layers=2, n_heads=2),
     "ViTNO": lambda: ViTNO(in_channels=1, out_channels=1, **PATCHED),
     "FANO": lambda: FANO(in_channels=1, out_channels=1, **PATCHED),
+    "FNO": lambda: FNO(2, 1, 1, n_modes=3, hidden_channels=6, n_layers=2),
 }
 
 

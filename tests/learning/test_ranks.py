@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 import operformer
 
 SCRIPT = Path(__file__).with_name("rank_script.py")
-KINDS = ("TNO", "ViTNO", "FANO")
+KINDS = ("TNO", "ViTNO", "FANO", "FNO")
 
 
 def carried_out(folder, ranks, *strategies):
@@ -41,7 +41,7 @@ def two(tmp_path_factory):
 def test_two_processes_have_the_gradient_of_one(one, two, kind, dtype, tolerance, count, parts):
     name = f"{kind}-{dtype}-{count}-{parts}"
     expected = load_file(one / f"{name}-0.safetensors")
-    assert kind == "TNO" or any("mixing" in key for key in expected)  # weights per mode
+    assert kind == "TNO" or any("mixing" in key or "spectral" in key for key in expected)  # weights per mode
     largest = max(float(value.abs().max()) for value in expected.values())
     for rank in range(2):
         found = load_file(two / f"{name}-{rank}.safetensors")
