@@ -68,7 +68,7 @@ def test_same_function_and_gradients(device, monkeypatch, name):
     # Functions of an extended patch are not orthogonal on it: rounded coefficients cancel.
     assert float((found.double() - z).detach().norm() / z.detach().norm()) < (2e-3 if "extension" in name else 1e-3)
     differences = {key: p.grad.double() - expected[key] for key, p in operator.named_parameters()}
-    assert float(_norm(differences) / _norm(expected)) < 5e-3
+    assert float(_norm(differences) / _norm(expected)) < (5e-3 if device == "cpu" else 1e-2)  # bfloat16 where it exists
     for key, difference in differences.items():
         if "key.bias" not in key:  # whose gradient is zero: it moves all scores alike
             # On a GPU sums are rounded in another order, which a small gradient that is a sum over points sees most.
