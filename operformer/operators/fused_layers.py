@@ -90,12 +90,12 @@ def _patched_layer(
     patches, points = v.shape[1], v.shape[2:-1].numel()
     layout = (points, patches, v.shape[-1] // attention.n_heads)
     slots = -(-patches // ALIGNED) * ALIGNED
-    projection = _projection(attention, _read_by_projection(v, v_half))
+    read = _read_by_projection(v, v_half)
+    projection = _projection(attention, read)
     scale = measure.volume / points
     weights = v.new_empty(0) if measure.has_equal_weights else measure.weights / scale
     parameters = _parameters(layer, merge=True)
     if end.readout is not None:
-        read = _read_by_projection(v, v_half)
         heads = project_heads(read, *projection, points, patches, slots, layout[2])
         _, average = patched_average(heads, weights, scale, patches, slots)
         return _read(v, average, projection[2], parameters, layout, end.readout)
