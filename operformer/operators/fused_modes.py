@@ -1,4 +1,4 @@
-"""The functions of a FANO's basis as matrices for fused layers, in half precision or in two parts of it."""
+"""The functions of a patched operator's basis as matrices for fused layers, in half precision or in two parts of it."""
 
 from __future__ import annotations
 
