@@ -13,13 +13,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operformer.kernels.tiles import half, head_start, heads_of, rows_of, tile_of
+from operformer.kernels.tiles import half, head_start, heads_of, put_heads, rows_of, tile_of
 
 ROWS, WARPS = 64, 4
 SPLITS, STAGES = 88, 3  # of the sum over rows
-# Of the projection: rows, warps, registers and stages; programs for each of query, key and value, so that all of an
-# H200's multiprocessors have two.
-TILE, TILE_WARPS, TILE_REGISTERS, TILE_STAGES, COLUMNS = 64, 8, 128, 2, 88
+# Of the projection: rows, warps, registers and stages, of which the third has the next tile read beside a product;
+# programs for each of query, key and value, so that all of an H200's multiprocessors have two.
+TILE, TILE_WARPS, TILE_REGISTERS, TILE_STAGES, COLUMNS = 64, 8, 128, 3, 88
 
 
 @triton.jit
@@ -33,15 +33,14 @@ def _project_kernel(  # type: ignore[no-untyped-def]
     weight = tl.load(weights + part * channels * channels + column[:, None] * channels + column[None, :])
     bias = tl.load(biases + part * channels + column)
     own = tl.where(part == 2, slots, patches)
-    across = heads_of(points, own, channels, width, block)
     to_part = part.to(tl.int64) * apart
     for tile in tl.range(tl.program_id(0) // 3, n_tiles, columns, num_stages=stages):
         patch, first, start, present = tile_of(tile, points, channels, block)
         there = head_start(patch, first, points, patches, own, channels // width, width)
-        x = tl.load(v + start + rows_of(channels, block), present, 0.0).to(tl.float16)
+        x = tl.load(v + start + rows_of(channels, block), present, 0.0)
         taken = tl.load(shift + (patch // patches) * channels + column)
         y = tl.dot(x, weight) + (bias - tl.where(part == 2, taken, 0.0))[None, :]
-        tl.store(heads + to_part + there + across, y.to(tl.float16), present)
+        put_heads(y, heads + to_part + there, first, points, own, channels, width, block)
 
 
 @triton.jit
@@ -78,7 +77,7 @@ def _weight_kernel(  # type: ignore[no-untyped-def]
     for tile in tl.range(tl.program_id(0) // 3, n_tiles, splits, num_stages=stages):
         patch, first, start, present = tile_of(tile, points, channels, block)
         there = head_start(patch, first, points, patches, slots, channels // width, width)
-        x = tl.load(v + start + rows_of(channels, block), present, 0.0).to(tl.float16)
+        x = tl.load(v + start + rows_of(channels, block), present, 0.0)
         gradient = tl.load(d_heads + to_part + there + across, present, 0.0)
         total = tl.dot(tl.trans(x), gradient, total)
         along += tl.sum(gradient.to(tl.float32), 0)
@@ -91,7 +90,7 @@ def _weight_kernel(  # type: ignore[no-untyped-def]
 def project_heads(
     v: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, points: int, patches: int, slots: int, width: int
 ) -> Tensor:
-    """v (rows, channels) in half precision or float32, weights (3, channels, channels) as of nn.Linear -> heads.
+    """v (rows, channels) in half precision, weights (3, channels, channels) as of nn.Linear -> heads.
 
     ``shift`` (batch, channels) is taken away from the values; averages of a constant are that constant.
     """
@@ -128,7 +127,7 @@ def project_heads_backward(
     channels = v.shape[-1]
     n_tiles = v.numel() // (channels * points) * triton.cdiv(points, ROWS)
     apart = v.numel() // patches * slots
-    dv = torch.empty_like(v, dtype=torch.float16)
+    dv = torch.empty_like(v)
     _gather_kernel[(n_tiles,)](
         d_heads, dv, half(weights), points, patches, slots, apart,
         channels=channels, width=width, block=ROWS, num_warps=WARPS,
@@ -146,8 +145,7 @@ def project_heads_backward(
 def _(
     d_heads: Tensor, v: Tensor, weights: Tensor, points: int, patches: int, slots: int, width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    half = torch.empty_like(v, dtype=torch.float16)
-    return half, torch.empty_like(weights), weights.new_empty(3, v.shape[-1])
+    return torch.empty_like(v), torch.empty_like(weights), weights.new_empty(3, v.shape[-1])
 
 
 def _setup(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
@@ -158,8 +156,7 @@ def _setup(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
 
 def _backward(ctx, d_heads):  # type: ignore[no-untyped-def]
     v, weights = ctx.saved_tensors
-    dv, *rest = project_heads_backward(d_heads.contiguous(), v, weights, *ctx.layout)
-    return dv.to(v.dtype), *rest, *[None] * 5
+    return *project_heads_backward(d_heads.contiguous(), v, weights, *ctx.layout), *[None] * 5
 
 
 project_heads.register_autograd(_backward, setup_context=_setup)

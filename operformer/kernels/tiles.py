@@ -42,6 +42,17 @@ def heads_of(points, slots, channels: tl.constexpr, width: tl.constexpr, block: 
     return across + tl.arange(0, block)[:, None] * width
 
 
+@triton.jit
+def put_heads(y, to, first, points, slots, channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Store a tile of rows, the first of which begins at ``to`` in (heads, slots, points, width), head after head."""
+    heads: tl.constexpr = channels // width
+    y = tl.reshape(y.to(tl.float16), (block, heads, width))
+    y = tl.reshape(tl.permute(y, (1, 0, 2)), (heads, block * width))
+    along = tl.arange(0, block * width)[None, :]
+    across = tl.arange(0, heads)[:, None] * (slots * points * width)
+    tl.store(to + across + along, y, along < (points - first) * width)
+
+
 def half(weight: Tensor) -> Tensor:
     """A matrix in half precision, row by row."""
     return weight.to(torch.float16).contiguous()

@@ -1,7 +1,7 @@
 """Encoder layers on a GPU in few kernels, averages in half precision: the functions of encoder.py, made for speed.
 
-Layers hand each other v in float32, for what is added up point by point, and in half precision, for what is averaged;
-a first one that projects point by point rounds v itself. Needs Triton; `encode` of composition.py chooses.
+Layers hand each other v in float32, for what is added up point by point, and in half precision, for what is averaged.
+Needs Triton; `encode` of composition.py chooses.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ def encode(layers: Sequence[EncoderLayer], v: Tensor, measure: Any, readout: nn.
     """
     shape = v.shape
     v = v.contiguous()
-    is_rounded = isinstance(layers[0].attention, FourierAttention)
-    v_half = v.to(torch.float16) if is_rounded else v.new_empty(0, dtype=torch.float16)
+    v_half = v.to(torch.float16)
     apply = _layer_kind(layers[0].attention, measure)
     for layer in layers[:-1]:
         v, v_half = apply(layer, v, v_half, _End(is_halved=True))
@@ -71,9 +70,8 @@ def _pointwise_layer(
     """Attention between the n points of v (batch, n, c)."""
     attention: Any = layer.attention
     layout = (v.shape[1], 1, v.shape[-1] // attention.n_heads)
-    read = _read_by_projection(v, v_half)
-    weights, biases, shift = _projection(attention, read)
-    heads = project_heads(read, weights, biases, shift, layout[0], 1, 1, layout[2])
+    weights, biases, shift = _projection(attention, v_half)
+    heads = project_heads(v_half, weights, biases, shift, layout[0], 1, 1, layout[2])
     query, key, value = heads.unflatten(0, (3, len(v), -1)).unbind(0)
     average = _average_points(query, key, value, log_weights, attention.scale)
     parameters = _parameters(layer, merge=True)
@@ -90,13 +88,12 @@ def _patched_layer(
     patches, points = v.shape[1], v.shape[2:-1].numel()
     layout = (points, patches, v.shape[-1] // attention.n_heads)
     slots = -(-patches // ALIGNED) * ALIGNED
-    read = _read_by_projection(v, v_half)
-    projection = _projection(attention, read)
+    projection = _projection(attention, v_half)
     scale = measure.volume / points
     weights = v.new_empty(0) if measure.has_equal_weights else measure.weights / scale
     parameters = _parameters(layer, merge=True)
     if end.readout is not None:
-        heads = project_heads(read, *projection, points, patches, slots, layout[2])
+        heads = project_heads(v_half, *projection, points, patches, slots, layout[2])
         _, average = patched_average(heads, weights, scale, patches, slots)
         return _read(v, average, projection[2], parameters, layout, end.readout)
     return _PatchedBlock.apply(v, v_half, *projection, *parameters, layout, end.is_halved, slots, weights, scale)
@@ -136,11 +133,6 @@ def _with_weighed_keys(mixed: Tensor, gram: Tensor) -> Tensor:
     rows = key.transpose(2, 3).transpose(1, 2)
     weighed = (gram @ rows.flatten(0, 1).flatten(1)).view(rows.shape)
     return torch.stack([query, weighed.transpose(1, 2).transpose(2, 3), value], 4)
-
-
-def _read_by_projection(v: Tensor, v_half: Tensor) -> Tensor:
-    """v in half precision, or in the first layer v, which the projection rounds itself."""
-    return v_half if v_half.numel() else v
 
 
 def _projection(attention: Any, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -235,8 +227,7 @@ class _PatchedBlock(torch.autograd.Function):
         layout: tuple[int, int, int], halved: bool, slots: int, point_weights: Tensor, scale: float,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         points, patches, width = layout
-        read = _read_by_projection(v, v_half)
-        heads = project_heads(read, weights, biases, shift, points, patches, slots, width)
+        heads = project_heads(v_half, weights, biases, shift, points, patches, slots, width)
         share, a = patched_average(heads, point_weights, scale, patches, slots)
         ctx.save_for_backward(
             v_half, weights, heads, share, point_weights, v, a, shift, inner, outer, merge, vectors
@@ -250,10 +241,8 @@ class _PatchedBlock(torch.autograd.Function):
         _, _, points, patches, width = ctx.numbers
         dx, da, *rest = block_backward(dz.contiguous(), dz_half.contiguous(), *saved, *ctx.numbers)
         d_heads = patched_average_backward(da, heads, share, point_weights, ctx.scale, patches)
-        read = _read_by_projection(saved[0], v_half)
-        dv, *projected = project_heads_backward(d_heads, read, weights, points, patches, ctx.slots, width)
-        through_v = (dx, dv) if v_half.numel() else (dx + dv, None)
-        return *through_v, *projected, None, *rest, *[None] * 7
+        dv, *projected = project_heads_backward(d_heads, v_half, weights, points, patches, ctx.slots, width)
+        return dx, dv, *projected, None, *rest, *[None] * 7
 
 
 def takes(attention: Any, measure: Any) -> bool:

@@ -7,13 +7,12 @@ BATCH, PATCHES, POINTS, CHANNELS, WIDTH = 2, 3, 13, 32, 8
 HEADS = CHANNELS // WIDTH
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 @pytest.mark.parametrize("slots", [PATCHES, PATCHES + 2])
-def test_projection_and_gradients(device, dtype, slots):
+def test_projection_and_gradients(device, slots):
     from operformer.kernels.head_projection import project_heads, project_heads_backward
 
     torch.manual_seed(0)
-    v = torch.randn(BATCH * PATCHES * POINTS, CHANNELS, device=device).half().to(dtype).requires_grad_()
+    v = torch.randn(BATCH * PATCHES * POINTS, CHANNELS, device=device).half().requires_grad_()
     weights = (torch.randn(3, CHANNELS, CHANNELS, device=device) / CHANNELS**0.5).half().float().requires_grad_()
     biases = torch.randn(3, CHANNELS, device=device, requires_grad=True)
     shift = torch.randn(BATCH, CHANNELS, device=device)
@@ -34,7 +33,6 @@ def test_projection_and_gradients(device, dtype, slots):
     if slots == PATCHES:
         found.backward(gradient.flatten(0, 3))
         gradients = [t.grad for t in (v, weights, biases)]
-        assert gradients[0].dtype == dtype
     else:
         gradients = project_heads_backward(gradient, v.detach(), weights.detach(), POINTS, PATCHES, slots, WIDTH)
     for mine, theirs in zip(gradients, exact, strict=True):
