@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operformer.kernels.tiles import half, head_start, heads_of, put_heads, rows_of, tile_of
+from operformer.kernels.tiles import half, head_start, heads_of, put_heads, rows_of, take_heads, tile_of
 
 ROWS, WARPS = 64, 4
 SPLITS, STAGES = 88, 3  # of the sum over rows
@@ -51,13 +51,12 @@ def _gather_kernel(  # type: ignore[no-untyped-def]
     """The gradient of v from those of query, key and value; weights come transposed."""
     patch, first, start, present = tile_of(tl.program_id(0), points, channels, block)
     there = head_start(patch, first, points, patches, slots, channels // width, width)
-    across = heads_of(points, slots, channels, width, block)
     column = tl.arange(0, channels)
     total = tl.zeros([block, channels], tl.float32)
     wide = tl.program_id(0).to(tl.int64) * 0
     for part in tl.static_range(3):
         weight = tl.load(weights + part * channels * channels + column[:, None] * channels + column[None, :])
-        gradient = tl.load(d_heads + (wide + part) * apart + there + across, present, 0.0)
+        gradient = take_heads(d_heads + (wide + part) * apart + there, first, points, slots, channels, width, block)
         total = tl.dot(gradient, weight, total)
     tl.store(dv + start + rows_of(channels, block), total.to(tl.float16), present)
 

@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operformer.kernels.tiles import half, head_start, heads_of, rows_of, tile_of
+from operformer.kernels.tiles import half, head_start, put_heads, rows_of, take_heads, tile_of
 
 FORWARD_ROWS, BACKWARD_ROWS, WARPS = 64, 64, 4
 SOME_CHANNELS = 64
@@ -79,8 +79,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     x = tl.load(v + start + local, present, 0.0)
     if merged:
         there = head_start(patch, first, points, patches, patches, channels // width, width)
-        across = heads_of(points, patches, channels, width, block)
-        h = tl.load(a + there + across, present, 0.0)
+        h = take_heads(a + there, first, points, patches, channels, width, block)
         x += tl.dot(h, tl.load(merge + column[:, None] * channels + column[None, :]))
         x += tl.load(offset + (patch // patches) * channels + column)[None, :]
     else:
@@ -123,8 +122,7 @@ def _upper_kernel(  # type: ignore[no-untyped-def]
     x = tl.load(v + start + local, present, 0.0)
     if merged:
         there = head_start(patch, first, points, patches, patches, channels // width, width)
-        across = heads_of(points, patches, channels, width, block)
-        h = tl.load(a + there + across, present, 0.0).to(tl.float32)
+        h = take_heads(a + there, first, points, patches, channels, width, block).to(tl.float32)
         h += tl.load(shift + (patch // patches) * channels + column)[None, :]
         tl.store(h_kept + start + local, h.to(h_kept.dtype.element_ty), present)
         x += tl.dot(h.to(tl.float16), tl.load(merge + square))
@@ -183,9 +181,8 @@ def _lower_kernel(  # type: ignore[no-untyped-def]
     if merged:
         tl.store(dx_kept + start + local, gradient.to(dx_kept.dtype.element_ty), present)
         there = head_start(patch, first, points, patches, patches, channels // width, width)
-        across = heads_of(points, patches, channels, width, block)
         heads = _gradient_product(gradient, tl.load(merge + square))
-        tl.store(da + there + across, heads.to(da.dtype.element_ty), present)
+        put_heads(heads, da + there, first, points, patches, channels, width, block)
     else:
         tl.store(da + start + local, gradient.to(da.dtype.element_ty), present)
 

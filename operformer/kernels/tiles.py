@@ -43,6 +43,16 @@ def heads_of(points, slots, channels: tl.constexpr, width: tl.constexpr, block: 
 
 
 @triton.jit
+def take_heads(at, first, points, slots, channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Load a tile of rows, the first of which begins at ``at`` in (heads, slots, points, width), head after head."""
+    heads: tl.constexpr = channels // width
+    along = tl.arange(0, block * width)[None, :]
+    across = tl.arange(0, heads)[:, None] * (slots * points * width)
+    y = tl.load(at + across + along, along < (points - first) * width, 0.0)
+    return tl.reshape(tl.permute(tl.reshape(y, (heads, block, width)), (1, 0, 2)), (block, channels))
+
+
+@triton.jit
 def put_heads(y, to, first, points, slots, channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """Store a tile of rows, the first of which begins at ``to`` in (heads, slots, points, width), head after head."""
     heads: tl.constexpr = channels // width
