@@ -5,11 +5,11 @@ set -uo pipefail
 folder=$1
 parts=${*:2}
 mkdir -p "$folder"
-for part in ${parts:-tests operators losses attention growth}; do
+for part in ${parts:-tests operators losses attention growth widths}; do
     echo "== $part"
     case $part in
     tests) python3 -m pytest -q tests/kernels tests/learning/test_graphed.py tests/learning/test_batches.py \
-        tests/operators/test_graphed_inference.py tests/operators/test_precision.py ;;
+        tests/operators/test_graphed_inference.py tests/operators/test_precision.py tests/operators/test_few_weights.py ;;
     operators) python3 benchmarks/operator_speed.py --together --out "$folder/operators.json" ;;
     losses) python3 benchmarks/operator_speed.py --steps 200 --forms eager literal --operators TNO ViTNO FANO \
         --together --out "$folder/losses.json" ;;
@@ -17,7 +17,8 @@ for part in ${parts:-tests operators losses attention growth}; do
     tilings) # when kernels/small_heads.py has changed; not among the parts above
         python3 benchmarks/attention_speed.py --sweep --points 4096 --batch 16 --heads 16 --dtypes float16
         python3 benchmarks/attention_speed.py --sweep --points 16384 --batch 2 --heads 16 --dtypes float16 ;;
-    growth) python3 benchmarks/cost_growth.py --scale paper --out "$folder/growth.json" ;;
+    growth) python3 benchmarks/cost_growth.py --scale paper --variables points patches --out "$folder/growth.json" ;;
+    widths) python3 benchmarks/cost_growth.py --scale paper --variables width --out "$folder/widths.json" ;;
     *) echo "no part is named $part" && exit 2 ;;
     esac || echo "== $part failed"
 done
