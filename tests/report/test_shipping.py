@@ -10,7 +10,7 @@ from operformer.errors import DataError, UsageError
 from operformer.experiments import Data, Experiment
 from operformer.learning.recipe import Training
 from operformer.operators.pretrained import SHIPPED, read_tensors, shipped_names
-from operformer.problems import Lorenz63
+from operformer.problems import Darcy, Lorenz63
 from operformer.report import shipping
 from operformer.report.card import read_front_matter
 from operformer.run import errors_on_tests, evaluate_run, read_run, train_run
@@ -100,6 +100,15 @@ def test_the_shipped_lorenz_model_has_the_error_of_its_card():
         z = operator(samples.u, samples.grid)
     errors = ((z - samples.z).square().sum((1, 2)) / samples.z.square().sum((1, 2))).sqrt()
     assert errors.median().item() == pytest.approx(said["median"], rel=0.25)  # other draws of the same law
+
+
+def test_the_shipped_darcy_model_has_the_error_of_its_card():
+    said = read_front_matter(SHIPPED / "darcy-vitno" / "README.md")["operformer"]
+    samples = Darcy().sample(12, 104, seed=12345).to(dtype=torch.float32)  # a quarter of its resolution, for speed
+    with torch.no_grad():
+        z = operformer.load("darcy-vitno")(samples.u, samples.grid)
+    errors = ((z - samples.z).square().sum((1, 2, 3)) / samples.z.square().sum((1, 2, 3))).sqrt()
+    assert errors.median().item() == pytest.approx(said["median"], rel=0.3)  # other draws, and few of them
 
 
 def test_the_command_lists_them(call):
