@@ -1,0 +1,41 @@
+"""How many waves an operator has to act on: what of the pairs of Kolmogorov flow lies beyond a wave number.
+
+    python benchmarks/modes_needed.py [--resolution 104] [--pairs 4] [--waves 8 12 16 20 26 32 40]
+
+For each K two medians over the pairs, as a part of the norm of the output: the output's waves with a larger wave number
+along either axis, and those of the difference of output and input. An operator that adds its input, and does nothing to
+waves beyond K, is off by the second number at least. p patches with modes below m along an axis have K of about p m.
+"""
+
+import argparse
+
+import torch
+
+from operformer.problems import Kolmogorov
+
+
+def beyond(functions, wave):
+    """The norms of the parts of periodic functions (n, points, points) with larger wave numbers, on all of the grid."""
+    points = functions.shape[-1]
+    numbers = torch.fft.fftfreq(points, 1 / points).abs()
+    is_beyond = torch.maximum(numbers[:, None], numbers[None, :]) > wave
+    return (torch.fft.fft2(functions) * is_beyond).flatten(1).norm(dim=1) / points
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--resolution", type=int, default=104)
+    parser.add_argument("--pairs", type=int, default=4)
+    parser.add_argument("--waves", type=int, nargs="+", default=[8, 12, 16, 20, 26, 32, 40])
+    arguments = parser.parse_args()
+    samples = Kolmogorov().sample(arguments.pairs, arguments.resolution, seed=1)
+    u, z = samples.u[:, 0], samples.z[:, 0]
+    whole = z.flatten(1).norm(dim=1)
+    print(f"output and input differ by {((z - u).flatten(1).norm(dim=1) / whole).median():.1%}")
+    for wave in arguments.waves:
+        output, change = ((beyond(f, wave) / whole).median() for f in (z, z - u))
+        print(f"beyond {wave:3d}: output {output:8.3%}  change {change:8.3%}")
+
+
+if __name__ == "__main__":
+    main()
