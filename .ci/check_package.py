@@ -24,7 +24,7 @@ IN_SDIST = (
 )
 IN_WHEEL = (
     *("operformer/py.typed", "operformer/report/templates/page.html", "operformer/report/templates/explorer.js"),
-    "operformer/models/lorenz-tno/model.safetensors",
+    *(f"operformer/models/{name}/model.safetensors" for name in ("lorenz-tno", "darcy-vitno")),
 )
 
 

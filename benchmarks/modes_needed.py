@@ -3,8 +3,9 @@
     python benchmarks/modes_needed.py [--resolution 104] [--pairs 4] [--waves 8 12 16 20 26 32 40]
 
 For each K two medians over the pairs, as a part of the norm of the output: the output's waves with a larger wave number
-along either axis, and those of the difference of output and input. An operator that adds its input, and does nothing to
-waves beyond K, is off by the second number at least. p patches with modes below m along an axis have K of about p m.
+along either axis, and those of the difference of output and input. p patches of modes below m along an axis reach K of
+about p m, with a periodic extension half of that. What acts at each point makes shorter waves as well, so this is no
+bound for a network.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from operformer.problems import Kolmogorov
 
 
 def beyond(functions, wave):
-    """The norms of the parts of periodic functions (n, points, points) with larger wave numbers, on all of the grid."""
+    """The norms, as sums over the grid, of what periodic functions (n, points, points) have at larger wave numbers."""
     points = functions.shape[-1]
     numbers = torch.fft.fftfreq(points, 1 / points).abs()
     is_beyond = torch.maximum(numbers[:, None], numbers[None, :]) > wave

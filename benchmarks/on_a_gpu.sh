@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every measurement of docs/speed.md on one GPU, about ten minutes: bash benchmarks/on_a_gpu.sh docs/speed [PART ...]
+# Every measurement of docs/speed.md on one GPU, ten to twenty minutes: bash benchmarks/on_a_gpu.sh docs/speed [PART ...]
 # Then: python benchmarks/speed_tables.py
 set -uo pipefail
 folder=$1

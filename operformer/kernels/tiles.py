@@ -1,4 +1,4 @@
-"""Where a tile of points stands in memory, rows of the latent function and values by heads, and weights for it."""
+"""Tiles of points, rows of the latent function or values by heads: where they stand, how they are loaded and stored."""
 
 from __future__ import annotations
 
@@ -43,12 +43,18 @@ def heads_of(points, slots, channels: tl.constexpr, width: tl.constexpr, block: 
 
 
 @triton.jit
+def _turned(first, points, slots, heads: tl.constexpr, width: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The offsets (heads, block width) of a tile that is turned, and which of them are points."""
+    along = tl.arange(0, block * width)[None, :]
+    return tl.arange(0, heads)[:, None] * (slots * points * width) + along, along // width < points - first
+
+
+@triton.jit
 def take_heads(at, first, points, slots, channels: tl.constexpr, width: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """Load a tile of rows, the first of which begins at ``at`` in (heads, slots, points, width), head after head."""
     heads: tl.constexpr = channels // width
-    along = tl.arange(0, block * width)[None, :]
-    across = tl.arange(0, heads)[:, None] * (slots * points * width)
-    y = tl.load(at + across + along, along < (points - first) * width, 0.0)
+    offsets, present = _turned(first, points, slots, heads, width, block)
+    y = tl.load(at + offsets, present, 0.0)
     return tl.reshape(tl.permute(tl.reshape(y, (heads, block, width)), (1, 0, 2)), (block, channels))
 
 
@@ -58,9 +64,8 @@ def put_heads(y, to, first, points, slots, channels: tl.constexpr, width: tl.con
     heads: tl.constexpr = channels // width
     y = tl.reshape(y.to(tl.float16), (block, heads, width))
     y = tl.reshape(tl.permute(y, (1, 0, 2)), (heads, block * width))
-    along = tl.arange(0, block * width)[None, :]
-    across = tl.arange(0, heads)[:, None] * (slots * points * width)
-    tl.store(to + across + along, y, along < (points - first) * width)
+    offsets, present = _turned(first, points, slots, heads, width, block)
+    tl.store(to + offsets, y, present)
 
 
 def half(weight: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
 from operformer.experiments import EXPERIMENTS
 from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
-from operformer.problems.catalogue import describe
+from operformer.problems.catalogue import LAWS, describe
 from operformer.report.tables import error_table, grid_name, settings_table
 from operformer.run import Run
 
@@ -33,7 +33,7 @@ def write_card(run: Run, path: Path, name: str = "owner/name", licence: str = "m
 def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str = "from_pretrained") -> str:
     """Front matter for machines, then how to load the operator, its errors by grid, what it was made of, the paper."""
     experiment = run.experiment
-    operator, problem = experiment.operator["name"], type(experiment.problem).__name__
+    operator = experiment.operator["name"]
     data, training = experiment.data, experiment.training
     return "\n".join(
         [
@@ -43,7 +43,7 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str =
             "",
             f"# {experiment.name}",
             "",
-            f"A neural operator ({operator}, {run.parameters:,} parameters) for {problem}: {channels(run)}. Made "
+            f"A neural operator ({operator}, {run.parameters:,} parameters) for {_maps(run)}. Made "
             f"with operformer {__version__}; physical units in and out, on grids it was not trained on.",
             "",
             "```python",
@@ -77,6 +77,13 @@ def channels(run: Run) -> str:
     """What is mapped to what."""
     problem = run.experiment.problem
     return " to ".join(", ".join(names) for names in (problem.input_names, problem.output_names))
+
+
+def _maps(run: Run) -> str:
+    """The law, by its name if it has one, and what is mapped to what."""
+    problem = run.experiment.problem
+    law = next((name for name, known in LAWS.items() if known == problem), type(problem).__name__)
+    return f"{law}: {channels(run)}"
 
 
 def read_front_matter(path: Path) -> dict[str, Any]:
@@ -125,7 +132,7 @@ def _front_matter(run: Run, licence: str) -> dict[str, Any]:
         "operformer": {
             "operator": experiment.operator["name"],
             "parameters": run.parameters,
-            "maps": f"{problem}: {channels(run)}",
+            "maps": _maps(run),
             "trained": f"{_pairs(run)}{_where(run)}{', smoke scale' if _scale(run) else ''}",
             "median": run.evaluation("1x").median,
             "worst": run.evaluation("1x").worst,
@@ -139,17 +146,18 @@ def _pairs(run: Run) -> str:
     if isinstance(problem, Imported):
         points = " x ".join(map(str, problem.grid(data.resolution).shape))
         return f"{data.train} pairs on {points} points"
-    return f"{data.train} pairs at resolution {data.resolution}"
+    return f"{data.train} pairs at resolution {' and '.join(map(str, (*data.coarser, data.resolution)))}"
 
 
 def _loading(run: Run, name: str, loader: str) -> list[str]:
-    """Three lines that load and apply the operator, to u (batch, channels, *shape)."""
+    """Lines that load and apply the operator, to u (batch, channels, *shape)."""
     grid = run.experiment.problem.grid(run.experiment.data.resolution)
     where = "grid)  # such as Grid.rectilinear(x, y) or Grid.scattered(points): where the values of u lie"
     if grid.kind in get_args(UniformKind):
         where = f'Grid.uniform(u.shape[2:], {list(grid.bounds)}, kind="{grid.kind}"))'
     return [
         f"from operformer import Grid, {loader}",
+        "",
         f"operator = {loader}({json.dumps(name)})",
         f"z = operator(u, {where}",
     ]

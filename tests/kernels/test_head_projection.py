@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-BATCH, PATCHES, POINTS, CHANNELS, WIDTH = 2, 3, 13, 32, 8
+BATCH, PATCHES, POINTS, CHANNELS, WIDTH = 2, 3, 83, 32, 8  # two tiles in a patch
 HEADS = CHANNELS // WIDTH
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import gelu, layer_norm
 
-BATCH, PATCHES, POINTS, CHANNELS, WIDTH = 2, 3, 13, 32, 8
+BATCH, PATCHES, POINTS, CHANNELS, WIDTH = 2, 3, 83, 32, 8  # two tiles in a patch
 ROWS, HEADS = BATCH * PATCHES * POINTS, CHANNELS // WIDTH
 
 

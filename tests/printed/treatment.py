@@ -116,6 +116,7 @@ NOT_RUN = (
 # What a page's comments say, asked in the namespace of its Python after its last step.
 PROMISES: Mapping[str, tuple[str, ...]] = {
     "README.md": ("z.shape == (8, 1, 201)", "z_scattered.shape == (1, 1, 300)"),
+    "docs/problems/darcy.md": ("bool((z - pair.z).norm() < 0.01 * pair.z.norm())",),
     "docs/own-data.md": (
         "samples.u.shape == (60, 1, 32, 32)",
         "found.z.shape == (60, 1, 64, 64)",

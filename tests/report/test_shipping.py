@@ -41,7 +41,7 @@ def test_a_run_is_shipped_in_half_the_bytes(run, tmp_path):
     assert before == pytest.approx(read_run(run).evaluation("1x").errors, rel=1e-4)  # the same test pairs
     assert after == pytest.approx(before, rel=5e-4)
     ((name, maps, operator, parameters, trained, median, *_),) = shipping.model_table(tmp_path).rows
-    assert (name, maps, operator) == ("small-tno", "Lorenz63: x to y", "TNO")
+    assert (name, maps, operator) == ("small-tno", "lorenz-y: x to y", "TNO")
     assert parameters == f"{sum(p.numel() for p in own.parameters()):,}"
     assert trained.startswith("13 pairs at resolution 8 on ")
     assert median == f"{read_run(run).evaluation('1x').median:.2%}"
@@ -115,4 +115,4 @@ def test_the_command_lists_them(call):
     code, out, err = call("models")
     assert (code, err) == (0, "")
     assert "lorenz-tno" in out
-    assert "Lorenz63: x to y" in out
+    assert "lorenz-y: x to y" in out
