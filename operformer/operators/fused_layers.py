@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from operformer.domain.transform import TensorTransform
 from operformer.kernels.head_projection import project_heads, project_heads_backward
 from operformer.kernels.patched_average import patched_average, patched_average_backward
 from operformer.kernels.pointwise_block import block_backward, block_forward, block_readout
@@ -23,7 +22,15 @@ from operformer.kernels.small_heads import average_points
 from operformer.operators.attention import MultiHeadAttention, has_small_heads, with_bias
 from operformer.operators.encoder import EncoderLayer
 from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal
-from operformer.operators.fused_modes import ALIGNED, grouped_weights, in_two_parts, products, tables, wide_product
+from operformer.operators.fused_modes import (
+    ALIGNED,
+    grouped_weights,
+    has_tables,
+    in_two_parts,
+    products,
+    tables,
+    wide_product,
+)
 from operformer.operators.patched_attention import CommonPoints, FourierAttention, PatchedAttention
 
 SOME = 1024  # points that are enough for a rough mean
@@ -248,7 +255,7 @@ class _PatchedBlock(torch.autograd.Function):
 def takes(attention: Any, measure: Any) -> bool:
     """Whether there is a layer for this attention on this kind of grid."""
     if isinstance(attention, FourierAttention):
-        return isinstance(measure.transform, TensorTransform) and measure.transform.is_shared
+        return has_tables(measure.transform)
     if isinstance(attention, MultiHeadAttention):
         return measure is None or isinstance(measure, Tensor | NearlyEqual)
     return isinstance(attention, PatchedAttention)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from math import prod
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from operformer.domain.transform import TensorTransform
+from operformer.domain.transform import TensorTransform, Transform
 from operformer.operators.integral import ModeTables, SpectralMixing, mixed_pairs
 
 ALIGNED = 8  # tensor cores want sizes in half precision to be multiples of this
+LARGEST = 2**30  # functions times points of a patch; axis by axis a larger patch has far less to multiply, and to keep
+
+
+def has_tables(transform: Transform) -> TypeGuard[TensorTransform]:
+    """Whether all patches have the same functions and points, and not too many of them for `tables`."""
+    if not isinstance(transform, TensorTransform) or not transform.is_shared:
+        return False
+    return prod([matrix[0].numel() for matrix in transform.analysis]) <= LARGEST
 
 
 def lifted(

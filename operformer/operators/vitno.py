@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from operformer.domain import Grid
 from operformer.domain.interpolation import interpolate
 from operformer.domain.patches import TensorPatches, make_patches
-from operformer.domain.transform import TensorTransform, Transform, make_transform
+from operformer.domain.transform import Transform, make_transform
 from operformer.errors import UsageError
 from operformer.operators.attention import check_heads
 from operformer.operators.composition import can_fuse, read
 from operformer.operators.encoder import EncoderLayer, NormPlace, PointwiseHead, checked_norm, make_waves
+from operformer.operators.fused_modes import has_tables, lifted
 from operformer.operators.integral import BasisName, FourierIntegralOperator, make_spectrum
 from operformer.operators.operator import Operator, constructor_settings
 from operformer.operators.patched import LastLayers, SmoothingName, check_patches, refuse_query
@@ -97,9 +98,7 @@ class ViTNO(Operator):
         if not isinstance(self.lift, FourierIntegralOperator):
             return self.lift(u, transform)  # the literal form's
         mixing = self.lift.mixing
-        if can_fuse(self.layers, mixing.weight) and isinstance(transform, TensorTransform) and transform.is_shared:
-            from operformer.operators.fused_modes import lifted
-
+        if can_fuse(self.layers, mixing.weight) and has_tables(transform):
             return lifted(self.lift.coefficients(u, transform), mixing, self.lift.modes, transform, u.shape[1])
         return self.lift(u, transform)
 
