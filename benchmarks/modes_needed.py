@@ -12,15 +12,17 @@ import argparse
 
 import torch
 
+from operformer.domain.quadrature import l2_norm
+from operformer.domain.spectra import coefficients
 from operformer.problems import Kolmogorov
 
 
-def beyond(functions, wave):
-    """The norms, as sums over the grid, of what periodic functions (n, points, points) have at larger wave numbers."""
-    points = functions.shape[-1]
+def beyond(functions, grid, wave):
+    """The norms of what periodic functions (n, 1, points, points) have at larger wave numbers."""
+    points = grid.shape[0]
     numbers = torch.fft.fftfreq(points, 1 / points).abs()
     is_beyond = torch.maximum(numbers[:, None], numbers[None, :]) > wave
-    return (torch.fft.fft2(functions) * is_beyond).flatten(1).norm(dim=1) / points
+    return (coefficients(functions, grid, "fourier") * is_beyond).flatten(1).norm(dim=1)
 
 
 def main():
@@ -30,11 +32,11 @@ def main():
     parser.add_argument("--waves", type=int, nargs="+", default=[8, 12, 16, 20, 26, 32, 40])
     arguments = parser.parse_args()
     samples = Kolmogorov().sample(arguments.pairs, arguments.resolution, seed=1)
-    u, z = samples.u[:, 0], samples.z[:, 0]
-    whole = z.flatten(1).norm(dim=1)
-    print(f"output and input differ by {((z - u).flatten(1).norm(dim=1) / whole).median():.1%}")
+    grid, z, moved = samples.grid, samples.z, samples.z - samples.u
+    whole = l2_norm(z, grid)
+    print(f"output and input differ by {(l2_norm(moved, grid) / whole).median():.1%}")
     for wave in arguments.waves:
-        output, change = ((beyond(f, wave) / whole).median() for f in (z, z - u))
+        output, change = ((beyond(f, grid, wave) / whole).median() for f in (z, moved))
         print(f"beyond {wave:3d}: output {output:8.3%}  change {change:8.3%}")
 
 
