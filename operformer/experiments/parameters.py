@@ -87,6 +87,8 @@ def _encoder(s: Setting, experiment: Experiment) -> list[Line]:
         Line(f"biases of {maps}", s.n_layers * biases * d),
         Line("gain and shift of each layer's second LayerNorm", s.n_layers * 2 * d),
     ]
+    if name == "FANO" and s.patches == 1:
+        lines.append(Line("Q and K, which one patch has not", -s.n_layers * 2 * d**2 * s.k_max))
     if operator.get("initial_channels"):
         # W_in sees no initial values, W_in0 sees all.
         lines.append(Line("the second lift", (s.in_channels + s.dim + 1 - operator["initial_channels"]) * d))

@@ -118,7 +118,7 @@ def cost_fano_in_coefficients(s: Setting, n_points: int) -> float:
 
     One analysis, one mixing, scores and averages of k_max numbers in place of N / P points, W_MultiHead on
     coefficients, one synthesis, the feed-forward map on points. A pair of wave numbers k and -k costs 8 d_model^2 for
-    each of Q, K, V: a complex product in real numbers.
+    each of Q, K, V: a complex product in real numbers. One patch has V alone.
     """
     n, d, p = n_points, s.hidden_channels, s.patches
     local = (n / p) ** (1 / s.dim)
@@ -129,8 +129,8 @@ def cost_fano_in_coefficients(s: Setting, n_points: int) -> float:
         product = 2 * (2 * m) * local * d
         forth += product * local ** len(before) * prod(2 * j for j in after)
         back += product * prod(2 * j for j in before) * local ** len(after)
-    mixing = 3 * p * (2 * d**2 + (s.k_max - 1) / 2 * 8 * d**2)
-    attention = 2 * 2 * p**2 * s.k_max * d
+    mixing = (3 if p > 1 else 1) * p * (2 * d**2 + (s.k_max - 1) / 2 * 8 * d**2)
+    attention = 2 * 2 * p**2 * s.k_max * d if p > 1 else 0
     merge = 2 * p * s.k_max * d**2
     layer = p * (forth + back) + mixing + attention + merge + 4 * n * d**2
     return _pointwise_ends(s, n) + s.n_layers * layer

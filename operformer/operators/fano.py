@@ -24,8 +24,8 @@ class FANO(Operator):
 
     Any grid will do: the partition belongs to D, and each patch has its own points and weights. ``n_modes`` = m keeps
     |k_j| < m. Good values: patches of about 32 points along each axis, 9 modes, ``final_modes=64``, as in the paper;
-    ``periodic_extension`` or the cosine basis where patches are not periodic. ``norm``, ``waves`` and ``adds_input``
-    are as in the TNO.
+    ``periodic_extension`` or the cosine basis where patches are not periodic. One patch, all of D, has nothing to
+    attend to: a layer is then the integral operator V. ``norm``, ``waves`` and ``adds_input`` are as in the TNO.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class FANO(Operator):
         self.lift = PointwiseLift(in_channels, dim, hidden_channels, waves)
         self.layers = nn.ModuleList(
             EncoderLayer(
-                FourierAttention(hidden_channels, n_heads, self.spectrum),
+                FourierAttention(hidden_channels, n_heads, self.spectrum, attends=prod(n_patches) > 1),
                 hidden_channels,
                 learnable_skips,
                 checked_norm(norm),

@@ -52,7 +52,8 @@ class LiteralFourierAttention(nn.Module):
         """Attention of the patches of v (batch, P, *points, c) to each other."""
         spectrum = self.original.spectrum
         weights = complex_weights(self.original.mixing, spectrum) if self.complex is None else self.complex
-        query, key, value = (literal_fourier_operator(part, v, spectrum) for part in weights.chunk(3, -1))
+        parts = weights.chunk(3, -1) if self.original.attends else (weights,) * 3
+        query, key, value = (literal_fourier_operator(part, v, spectrum) for part in parts)
         return self.original.merge(_attend(query, key, value, self.original.n_heads))
 
 

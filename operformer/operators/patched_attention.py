@@ -91,28 +91,43 @@ class FourierAttention(nn.Module):
     Q, K and V see and make only the kept modes; the inner product of L2(D') is a dot product of coefficients
     (Parseval); the average of V, and W_MultiHead, commute with synthesis. So one analysis, one mixing for each mode,
     attention between coefficients, one synthesis: the same function as three transforms forth and back, and scores
-    without a resolution.
+    without a resolution. Where D is the only patch there is nothing to choose from: it is V alone, not ``attends``.
     """
 
-    def __init__(self, channels: int, n_heads: int, spectrum: Spectrum) -> None:
+    def __init__(self, channels: int, n_heads: int, spectrum: Spectrum, attends: bool = True) -> None:
         super().__init__()
         check_heads(channels, n_heads)
         self.n_heads = n_heads
+        self.attends = attends
         self.average_dtype: torch.dtype | None = None
         self.spectrum = spectrum
         self.modes = ModeTables(spectrum)
-        self.mixing = SpectralMixing(spectrum, channels, 3 * channels)
+        self.mixing = SpectralMixing(spectrum, channels, 3 * channels if attends else channels)
         self.merge = nn.Linear(channels, channels)
 
     def forward(self, v: Tensor, measure: Coefficients, source: Tensor | None = None) -> Tensor:
         """Attention of the patches of v (batch, P, *points, c) to each other, or to those of ``source``."""
         transform, modes = measure.transform, self.modes
         batch, count = v.shape[:2]
-        mixed = self.mixing(modes.gather(transform.analyse(v).flatten(0, 1)))
-        query, key, value = mixed.chunk(3, -1)
+        if self.attends:
+            average = self._average(v, measure, source)
+        else:
+            average = self._mixed(v if source is None else source, transform)
+        merged = average @ self.merge.weight.T
+        # A constant is the first function, at a fraction of the points' cost.
+        merged[0] += self.merge.bias * self.spectrum.basis.one ** len(self.spectrum.n_modes)
+        return transform.synthesise(modes.scatter(merged).unflatten(0, (batch, count)))
+
+    def _mixed(self, v: Tensor, transform: Transform) -> Tensor:
+        """Coefficients of Q v, K v and V v, or of V v alone: (E, batch P, 3 c or c)."""
+        return self.mixing(self.modes.gather(transform.analyse(v).flatten(0, 1)))
+
+    def _average(self, v: Tensor, measure: Coefficients, source: Tensor | None) -> Tensor:
+        """Coefficients of what the heads make: (E, batch P, c)."""
+        transform, modes, batch = measure.transform, self.modes, v.shape[0]
+        query, key, value = self._mixed(v, transform).chunk(3, -1)
         if source is not None:
-            attended = self.mixing(modes.gather(transform.analyse(source).flatten(0, 1)))
-            key, value = attended.chunk(3, -1)[1:]
+            key, value = self._mixed(source, transform).chunk(3, -1)[1:]
         if not self.spectrum.basis.is_orthonormal:
             weighed = transform.weigh(modes.scatter(key).unflatten(0, (batch, -1)))
             key = modes.gather(weighed.flatten(0, 1))
@@ -120,10 +135,7 @@ class FourierAttention(nn.Module):
         scores = measure.volume * (query @ key.transpose(-1, -2))
         average = average_patches(scores, value, measure.is_present)
         entries = average.unflatten(-1, (modes.count, -1)).permute(3, 0, 2, 1, 4)
-        merged = entries.reshape(modes.count, batch * count, -1) @ self.merge.weight.T
-        # A constant is the first function, at a fraction of the points' cost.
-        merged[0] += self.merge.bias * self.spectrum.basis.one ** len(self.spectrum.n_modes)
-        return transform.synthesise(modes.scatter(merged).unflatten(0, (batch, count)))
+        return entries.reshape(modes.count, v.shape[0] * v.shape[1], -1)
 
     def _split(self, entries: Tensor, batch: int) -> Tensor:
         """(E, batch P, c) -> (batch, heads, P, E d_k)."""

@@ -8,6 +8,8 @@ from operformer.experiments.parameters import FORMULA, PRINTED, formula_paramete
 from operformer.operators.complexity import Setting, bias_parameters
 
 NAMED = [pytest.param(e, id=f"{name}-{scale}") for name, both in EXPERIMENTS.items() for scale, e in both.items()]
+ONE_PATCH = find_experiment("kolmogorov-416-fano", "smoke", ["operator.n_patches=[1,1]"])
+NAMED.append(pytest.param(ONE_PATCH, id="one patch"))
 
 
 @pytest.mark.parametrize("experiment", NAMED)

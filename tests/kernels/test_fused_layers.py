@@ -24,7 +24,7 @@ CASES = {
     "FANO, cosines": (lambda: FANO((3, 3), 3, 1, 1, basis="cosine", **SIZE), (18, 24), CELLS),
     "FANO, extension": (lambda: FANO((3, 3), 3, 1, 1, periodic_extension=True, **SIZE), (18, 24), CELLS),
     "FANO, extension, wide": (lambda: FANO((2, 2), 4, 1, 1, periodic_extension=True, **WIDE), (20, 20), CELLS),
-    "FANO, one patch": (lambda: FANO((1, 1), 4, 1, 1, adds_input=True, **SIZE), (16, 12), "periodic"),
+    "FANO, input added": (lambda: FANO((1, 2), 4, 1, 1, adds_input=True, **SIZE), (16, 24), "periodic"),
     "FANO in one dimension": (lambda: FANO((5,), 3, 1, 1, **SIZE), (35,), CELLS),
 }
 
@@ -71,7 +71,7 @@ def test_same_function_and_gradients(device, monkeypatch, name):
     differences = {key: p.grad.double() - expected[key] for key, p in operator.named_parameters()}
     assert float(_norm(differences) / _norm(expected)) < (5e-3 if device == "cpu" else 1e-2)  # bfloat16 where it exists
     for key, difference in differences.items():
-        # A bias of keys moves all scores alike, and one patch has one score: such gradients are zero.
+        # A bias of keys moves all scores alike: its gradient is zero.
         if float(expected[key].norm()) > 1e-9 * _norm(expected):
             # On a GPU sums are rounded in another order, which a small gradient that is a sum over points sees most.
             assert float(difference.norm() / expected[key].norm()) < (5e-3 if device == "cpu" else 5e-2), key
@@ -90,6 +90,14 @@ def test_a_patch_that_is_too_large_for_a_table_is_computed_axis_by_axis(device, 
     plain = operator(u, grid)
     assert "Block" not in _functions(plain.grad_fn)
     torch.testing.assert_close(plain, fused, rtol=2e-2, atol=2e-2 * float(fused.detach().abs().max()))
+
+
+def test_one_patch_is_computed_axis_by_axis(monkeypatch):
+    """It has nothing to attend to, and more functions than a table of them all is worth."""
+    monkeypatch.setattr(composition, "can_fuse", lambda layers, v: True)
+    operator = set_precision(FANO((1, 1), 3, 1, 1, **SIZE), torch.float16)
+    out = operator(torch.randn(1, 1, 12, 16), Grid.uniform((12, 16), kind="periodic"))
+    assert "Block" not in _functions(out.grad_fn)
 
 
 SMALL = {

@@ -30,17 +30,26 @@ from operformer.operators.literal_patched import as_literal
 
 
 def integral_attention(v, attention, state, name):
-    """Q, K, V by FFTs, scores over points divided by N, as in equations QKV_operator_implement and MC_approx_L2_2."""
+    """Q, K, V by FFTs, scores over points divided by N, as in equations QKV_operator_implement and MC_approx_L2_2.
+
+    One patch has V alone, and any Q and K.
+    """
     waves, c = matrices(attention.mixing, attention.spectrum), v.shape[-1]
-    parts = [fft_operator({k: r[i * c : (i + 1) * c] for k, r in waves.items()}, v) for i in range(3)]
+    assert len(next(iter(waves.values()))) == (3 * c if len(v) > 1 else c)
+    parts = [
+        fft_operator({k: r[-c:] if len(v) == 1 else r[i * c : (i + 1) * c] for k, r in waves.items()}, v)
+        for i in range(3)
+    ]
     parts = [part.reshape(len(v), -1, c) for part in parts]
     weights = np.full(parts[0].shape[1], 1 / (v.size // c))
     return heads_by_definition(*parts, weights, attention.n_heads).reshape(v.shape)
 
 
-@pytest.mark.parametrize(("shape", "kind"), [((10, 9), "cells"), ((8, 15), "periodic")])
-def test_appendix_b3(shape, kind):
-    operator, grid = randomised(FANO((2, 3), (2, 2), 2, 3, **SMALL)), Grid.uniform(shape, kind=kind)
+@pytest.mark.parametrize(
+    ("counts", "shape", "kind"), [((2, 3), (10, 9), "cells"), ((2, 3), (8, 15), "periodic"), ((1, 1), (7, 8), "cells")]
+)
+def test_appendix_b3(counts, shape, kind):
+    operator, grid = randomised(FANO(counts, (2, 2), 2, 3, **SMALL)), Grid.uniform(shape, kind=kind)
     u = noise(2, 2, *shape)
     expected = by_hand(operator, u[1], grid, lambda v, state: linear(v, state, "lift.linear"), integral_attention)
     np.testing.assert_allclose(operator(u, grid)[1].detach().numpy(), expected, rtol=1e-10, atol=1e-10)
@@ -201,9 +210,10 @@ def test_points_of_weight_zero_are_read_and_not_attended_to():
 
 
 def test_a_patch_without_points_is_not_attended_to():
-    """Points in the lower of two halves only: as if it were all of D, a single patch that attends to itself."""
+    """Points in the lower of two halves only: as if it were all of D, a single patch, whose layers are V."""
     two, one = randomised(FANO((2,), 3, 1, 2, **SMALL), 8), FANO((1,), 3, 1, 2, **SMALL).double()
-    one.load_state_dict(two.state_dict())
+    state = two.state_dict()
+    one.load_state_dict({name: t.chunk(3, -1)[2] if "mixing" in name else t for name, t in state.items()})
     points, u = torch.rand(23, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64) / 2, noise(1, 1, 23)
     z = one(u, Grid.scattered(points, bounds=[(0, 0.5)]))
     torch.testing.assert_close(two(u, Grid.scattered(points)), z, rtol=1e-11, atol=1e-11)
