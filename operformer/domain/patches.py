@@ -154,21 +154,42 @@ def _axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
         members = torch.arange(n, device=device).unflatten(0, (count, m))
         return AxisPatches(members, local[None], weights, torch.ones_like(members, dtype=torch.bool), is_even=True)
     lower, upper = grid.bounds[k]
-    position, order = torch.sort(count * (axis - lower) / (upper - lower))
-    return _padded(position, order, k, count)
+    position = count * (axis - lower) / (upper - lower)
+    if grid.kind in ("nodes", "cells", "periodic"):
+        ends = [_ends(grid.kind, n, p, count) for p in range(count)]
+        index = torch.arange(n, device=device)
+    else:
+        position, index = torch.sort(position)
+        patch = torch.arange(count, dtype=torch.float64, device=device)
+        first = torch.searchsorted(position, patch - ON_FACE).tolist()
+        ends = list(zip(first, torch.searchsorted(position, patch + 1 + ON_FACE, right=True).tolist(), strict=True))
+    return _padded(position, index, ends, k)
 
 
-def _padded(position: Tensor, index: Tensor, k: int, count: int) -> AxisPatches:
+def _ends(kind: str, n: int, patch: int, count: int) -> tuple[int, int]:
+    """The first of n uniform points in the closed patch, and the first one beyond it: whole numbers know them exactly.
+
+    No value of the grid is looked at, so compilers know every size, and nothing waits for a GPU.
+    """
+    # Point i is at (2 i + shift) count / length, in patches.
+    shift, length = (1 if kind == "cells" else 0), 2 * (n - 1 if kind == "nodes" else n)
+    first = -((shift * count - patch * length) // (2 * count))
+    last = ((patch + 1) * length - shift * count) // (2 * count)
+    return first, min(last + 1, n)
+
+
+def _padded(position: Tensor, index: Tensor, ends: list[tuple[int, int]], k: int) -> AxisPatches:
     """Patches of the sorted positions in [0, count], padded to the size of the largest."""
-    patch = torch.arange(count, dtype=torch.float64, device=position.device)
-    first = torch.searchsorted(position, patch - ON_FACE)
-    beyond = torch.searchsorted(position, patch + 1 + ON_FACE, right=True)
-    sizes = beyond - first
-    if int(sizes.min()) < 1:
+    count, widths = len(ends), [beyond - first for first, beyond in ends]
+    if min(widths) < 1:
         raise UsageError(
-            f"patch {int(sizes.argmin())} of {count} along axis {k} holds no point; use fewer patches or a finer grid"
+            f"patch {widths.index(min(widths))} of {count} along axis {k} holds no point; use fewer patches or a finer "
+            "grid"
         )
-    slots = torch.arange(int(sizes.max()), device=position.device)
+    patch = torch.arange(count, dtype=torch.float64, device=position.device)
+    first = torch.tensor([start for start, _ in ends], device=position.device)
+    sizes = torch.tensor(widths, device=position.device)
+    slots = torch.arange(max(widths), device=position.device)
     chosen = first[:, None] + torch.minimum(slots, sizes[:, None] - 1)
     local = (position[chosen] - patch[:, None]).clamp(0, 1)
     # Each point stands for the part of the patch that is nearest to it: the trapezoid where both ends are points.
