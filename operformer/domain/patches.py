@@ -26,14 +26,16 @@ ON_FACE = 1e-9
 class AxisPatches:
     """The points of one axis, patch by patch (P, m): their index on the axis, coordinate in [0, 1], and weight.
 
-    Weights sum to 1 in every patch; padding is not ``is_real`` and has weight zero. ``is_even``: no padding, no shared
-    points, and the same coordinates and weights in every patch, which then stand once, as (1, m).
+    Weights sum to 1 in every patch; padding is not ``is_real`` and has weight zero; ``sizes`` is how many real ones a
+    patch has. ``is_even``: no padding, no shared points, and the same coordinates and weights in every patch, which
+    then stand once, as (1, m).
     """
 
     members: Tensor
     local: Tensor
     weights: Tensor
     is_real: Tensor
+    sizes: tuple[int, ...]
     is_even: bool
 
 
@@ -152,7 +154,9 @@ def _axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
         local = (torch.arange(m, dtype=torch.float64, device=device) + offset) / m
         weights = torch.full((1, m), 1 / m, dtype=torch.float64, device=device)
         members = torch.arange(n, device=device).unflatten(0, (count, m))
-        return AxisPatches(members, local[None], weights, torch.ones_like(members, dtype=torch.bool), is_even=True)
+        return AxisPatches(
+            members, local[None], weights, torch.ones_like(members, dtype=torch.bool), (m,) * count, is_even=True
+        )
     lower, upper = grid.bounds[k]
     position = count * (axis - lower) / (upper - lower)
     if grid.kind in ("nodes", "cells", "periodic"):
@@ -186,20 +190,19 @@ def _padded(position: Tensor, index: Tensor, ends: list[tuple[int, int]], k: int
             f"patch {widths.index(min(widths))} of {count} along axis {k} holds no point; use fewer patches or a finer "
             "grid"
         )
-    patch = torch.arange(count, dtype=torch.float64, device=position.device)
-    first = torch.tensor([start for start, _ in ends], device=position.device)
-    sizes = torch.tensor(widths, device=position.device)
     slots = torch.arange(max(widths), device=position.device)
-    chosen = first[:, None] + torch.minimum(slots, sizes[:, None] - 1)
+    # Row by row from numbers: a tensor made of a list would be copied from the CPU at every call.
+    chosen = torch.stack([first + slots.clamp(max=beyond - first - 1) for first, beyond in ends])
+    real = torch.stack([slots < width for width in widths])
+    is_last = torch.stack([slots == width - 1 for width in widths])
+    patch = torch.arange(count, dtype=torch.float64, device=position.device)
     local = (position[chosen] - patch[:, None]).clamp(0, 1)
     # Each point stands for the part of the patch that is nearest to it: the trapezoid where both ends are points.
     middles = (local[:, 1:] + local[:, :-1]) / 2
-    real = slots < sizes[:, None]
     left = torch.cat([torch.zeros_like(local[:, :1]), middles], 1)
-    is_last = slots == sizes[:, None] - 1
     right = torch.where(is_last, 1.0, torch.cat([middles, torch.ones_like(local[:, :1])], 1))
     weights = torch.where(real, right - left, 0.0)
-    return AxisPatches(index[chosen], local, weights, real, is_even=False)
+    return AxisPatches(index[chosen], local, weights, real, tuple(widths), is_even=False)
 
 
 def _scattered_patches(grid: Grid, counts: tuple[int, ...]) -> ScatteredPatches:

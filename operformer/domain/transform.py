@@ -129,8 +129,7 @@ def _axis_matrices(axis: AxisPatches, basis: Basis, n_modes: int) -> tuple[Tenso
         resolved = mode < basis.n_resolved(axis.local.shape[-1])
     else:
         # Between n points that may reach from end to end there are n - 1 intervals.
-        limits = [basis.n_resolved(max(1, int(n) - 1)) for n in axis.is_real.sum(-1)]
-        resolved = mode < torch.tensor(limits, device=values.device)[:, None, None]
+        resolved = torch.stack([mode < basis.n_resolved(max(1, n - 1)) for n in axis.sizes]).unsqueeze(1)
     return (values * resolved).transpose(-1, -2), basis.synthesis(axis.local, n_modes)
 
 

@@ -13,7 +13,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from operformer.domain.grid import check_weights
 from operformer.errors import UsageError
 from operformer.kernels import HAS_TRITON
-from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal, can_mend
+from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal, can_mend, is_exported
 
 _HALF = (torch.float16, torch.bfloat16)
 SMALL_HEADS = (16, 32)  # channels of heads that have a kernel of their own
@@ -106,7 +106,7 @@ def has_small_heads(query: Tensor, value: Tensor, log_weights: Tensor | None, sc
         and (log_weights is None or not log_weights.requires_grad)
         and query.numel() > 0
         and torch.cuda.get_device_properties(query.device).major >= TENSOR_CORES
-        and (torch.compiler.is_dynamo_compiling() or not torch.compiler.is_exporting())
+        and not is_exported()
     )
 
 
@@ -226,11 +226,22 @@ def in_float16(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple
     with torch.no_grad():
         largest = torch.stack([torch.linalg.vector_norm(t, torch.inf) for t in (key, value)])
         c, unit = _power_of_two(largest.float()).split(1)
-    return _Moved.apply(query, scale * c), _Moved.apply(key, 1 / c), _Moved.apply(value, 1 / unit), unit
+    return _moved(query, scale * c), _moved(key, 1 / c), _moved(value, 1 / unit), unit
+
+
+def _moved(t: Tensor, factor: Tensor) -> Tensor:
+    """t times a factor (1,), in float16 and inside its range.
+
+    Compilers get plain operations, which they join by themselves: torch 2.11's drops the gradients of the function.
+    """
+    if torch.compiler.is_compiling():
+        largest = torch.finfo(torch.float16).max
+        return (t * factor).clamp(-largest, largest).to(torch.float16)
+    return _Moved.apply(t, factor)
 
 
 class _Moved(torch.autograd.Function):
-    """t times a factor (1,), in float16 and inside its range; there and back one reading of t."""
+    """`_moved`; there and back one reading of t."""
 
     @staticmethod
     def forward(ctx: Any, t: Tensor, factor: Tensor) -> Tensor:
@@ -246,9 +257,7 @@ class _Moved(torch.autograd.Function):
 
 
 def _product(t: Tensor, factor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Their product in float32, rounded where it is made; compilers do so by themselves and refuse to be told."""
-    if torch.compiler.is_compiling():
-        return (t * factor).to(dtype)
+    """Their product in float32, rounded where it is made."""
     return torch.mul(t, factor, out=torch.empty_like(t, dtype=dtype))
 
 

@@ -66,9 +66,14 @@ def is_faster(dtype: torch.dtype, head: int, device: torch.device) -> bool:
     """
     if dtype not in (torch.float16, torch.bfloat16) or head not in HEADS or device.type != "cuda" or not HAS_TRITON:
         return False
-    if torch.version.hip is not None or torch.compiler.is_exporting():
+    if torch.version.hip is not None or is_exported():
         return False
     return torch.cuda.get_device_properties(device).major >= 8
+
+
+def is_exported() -> bool:
+    """Whether a graph is made that has to run without this library; torch 2.11's compiler calls its own such, too."""
+    return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
 
 
 def can_mend(query: Tensor, value: Tensor) -> bool:

@@ -277,11 +277,16 @@ def test_attend_on_a_gpu_is_no_less_exact_than_torch(dtype, finished):
 @on_gpu
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # which fused layers would take
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_it_is_compiled_in_one_graph_on_a_gpu(dtype, finished):
+def test_it_is_compiled_in_one_graph_on_a_gpu(dtype, finished, monkeypatch):
     operator = set_precision(TNO(2, 1, 1, hidden_channels=128, n_layers=2, n_heads=2), dtype).cuda()
     grid, u = Grid.uniform((64, 64)).to("cuda"), sample(2, 1, 64, 64).float().cuda()
     torch.compiler.reset()
+    calls = []
+    monkeypatch.setattr(
+        few_weights, "_fused", lambda *given, plain=few_weights._fused: calls.append(1) or plain(*given)
+    )
     outputs = [operator(u, grid), torch.compile(operator, fullgraph=True, dynamic=False)(u, grid)]
+    assert len(calls) == 4  # two layers, compiled and not
     torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-2, atol=1e-2)
     plain, graph = (
         torch.cat([g.flatten() for g in torch.autograd.grad(z.square().sum(), list(operator.parameters()))])

@@ -176,3 +176,21 @@ def test_bfloat16_beyond_the_range_of_float16_stays_finite():
     longer, shorter, small, unit = in_float16(query, key, torch.zeros(2, 3).bfloat16(), 1.0)
     assert all(bool(torch.isfinite(t).all()) for t in (longer, shorter, small, unit))
     assert float(unit) == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_bfloat16_as_float16_is_differentiable_when_compiled(backend):
+    weight, x = torch.randn(8, 8, generator=torch.Generator().manual_seed(1)), torch.randn(5, 8)
+
+    def gradient(function):
+        w = weight.clone().requires_grad_()
+        return torch.autograd.grad(function(w), w)[0]
+
+    def sizes(w):
+        longer, shorter, small, unit = in_float16(*[(x @ w).bfloat16()] * 3, 0.3)
+        return sum((t.float().square() * unit).sum() for t in (longer, shorter, small))
+
+    torch.compiler.reset()
+    plain, compiled = gradient(sizes), gradient(torch.compile(sizes, backend=backend, fullgraph=True))
+    assert float(plain.norm()) > 0
+    torch.testing.assert_close(compiled, plain, rtol=1e-2, atol=1e-2 * float(plain.abs().max()))
