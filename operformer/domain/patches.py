@@ -8,9 +8,8 @@ on a face that two patches share belongs to both, and S'_reshape takes the mean 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -27,8 +26,9 @@ class AxisPatches:
     """The points of one axis, patch by patch (P, m): their index on the axis, coordinate in [0, 1], and weight.
 
     Weights sum to 1 in every patch; padding is not ``is_real`` and has weight zero; ``sizes`` is how many real ones a
-    patch has. ``is_even``: no padding, no shared points, and the same coordinates and weights in every patch, which
-    then stand once, as (1, m).
+    patch has, ``owners`` (2, n) the first and the last place, of all P m, that each point of the axis has: a point on a
+    face has two. ``is_alike``: every patch has the same points. ``is_even``: they are not shared, too, and coordinates
+    and weights then stand once, as (1, m).
     """
 
     members: Tensor
@@ -36,6 +36,8 @@ class AxisPatches:
     weights: Tensor
     is_real: Tensor
     sizes: tuple[int, ...]
+    owners: Tensor
+    is_alike: bool
     is_even: bool
 
 
@@ -60,7 +62,7 @@ class TensorPatches:
     @property
     def has_common_points(self) -> bool:
         """Whether every patch has the same points, so that functions on patches can be compared point by point."""
-        return all(_rows_agree(axis) for axis in self.axes)
+        return all(axis.is_alike for axis in self.axes)
 
     @property
     def is_present(self) -> Tensor | None:
@@ -70,7 +72,7 @@ class TensorPatches:
     def split(self, u: Tensor) -> Tensor:
         """S_reshape: (batch, *shape, c) -> (batch, P, *points, c)."""
         if not self.is_even:
-            return _gather(u, self._flat("members"), self.local_shape, len(self.shape))
+            return _gather(u, self._members, self.local_shape, len(self.shape))
         d = len(self.shape)
         for k, count in enumerate(self.n_patches):
             u = u.unflatten(1 + 2 * k, (count, -1))
@@ -78,20 +80,21 @@ class TensorPatches:
 
     def join(self, v: Tensor) -> Tensor:
         """S'_reshape: (batch, P, *points, c) -> (batch, *shape, c)."""
-        if not self.is_even:
-            return _average(v, self._flat("members"), self._flat("is_real"), self.shape)
-        d = len(self.shape)
-        order = [axis for k in range(d) for axis in (1 + k, 1 + d + k)]
-        return v.unflatten(1, self.n_patches).permute(0, *order, -1).reshape(v.shape[0], *self.shape, v.shape[-1])
+        v = v.unflatten(1, self.n_patches)
+        for axis in self.axes:  # its patches come first, its points after the axes that are done
+            v = v.movedim(1, len(self.axes)).flatten(len(self.axes), len(self.axes) + 1)
+            if not axis.is_even:
+                first, last = (v.index_select(len(self.axes), places.to(v.device)) for places in axis.owners)
+                v = (first + last) / 2
+        return v
 
-    def _flat(self, name: Literal["members", "is_real"]) -> Tensor:
-        """The points of all axes together, flattened (P, M): which point of the grid they are, or whether they are."""
+    @property
+    def _members(self) -> Tensor:
+        """Which point of the grid those of all axes together are, flattened (P, M)."""
         flat = torch.zeros(1, 1, dtype=torch.long, device=self.axes[0].members.device)
         for axis, size in zip(self.axes, self.shape, strict=True):
-            rows = axis.members if name == "members" else 1 - axis.is_real.long()
-            size = size if name == "members" else 1
-            flat = (flat[:, None, :, None] * size + rows[None, :, None, :]).flatten(2).flatten(0, 1)
-        return flat if name == "members" else flat == 0
+            flat = (flat[:, None, :, None] * size + axis.members[None, :, None, :]).flatten(2).flatten(0, 1)
+        return flat
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,20 +157,21 @@ def _axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
         local = (torch.arange(m, dtype=torch.float64, device=device) + offset) / m
         weights = torch.full((1, m), 1 / m, dtype=torch.float64, device=device)
         members = torch.arange(n, device=device).unflatten(0, (count, m))
-        return AxisPatches(
-            members, local[None], weights, torch.ones_like(members, dtype=torch.bool), (m,) * count, is_even=True
-        )
+        real, owners = torch.ones_like(members, dtype=torch.bool), members.flatten().expand(2, -1)
+        return AxisPatches(members, local[None], weights, real, (m,) * count, owners, is_alike=True, is_even=True)
     lower, upper = grid.bounds[k]
     position = count * (axis - lower) / (upper - lower)
     if grid.kind in ("nodes", "cells", "periodic"):
         ends = [_ends(grid.kind, n, p, count) for p in range(count)]
-        index = torch.arange(n, device=device)
-    else:
-        position, index = torch.sort(position)
-        patch = torch.arange(count, dtype=torch.float64, device=device)
-        first = torch.searchsorted(position, patch - ON_FACE).tolist()
-        ends = list(zip(first, torch.searchsorted(position, patch + 1 + ON_FACE, right=True).tolist(), strict=True))
-    return _padded(position, index, ends, k)
+        made = _padded(position, torch.arange(n, device=device), ends, k)
+        return replace(made, is_alike=grid.kind == "nodes" and (n - 1) % count == 0)
+    position, index = torch.sort(position)
+    patch = torch.arange(count, dtype=torch.float64, device=device)
+    first = torch.searchsorted(position, patch - ON_FACE).tolist()
+    ends = list(zip(first, torch.searchsorted(position, patch + 1 + ON_FACE, right=True).tolist(), strict=True))
+    made = _padded(position, index, ends, k)
+    is_alike = len(set(made.sizes)) == 1 and bool((made.local - made.local[:1]).abs().max() <= ON_FACE)
+    return replace(made, is_alike=is_alike)
 
 
 def _ends(kind: str, n: int, patch: int, count: int) -> tuple[int, int]:
@@ -202,7 +206,20 @@ def _padded(position: Tensor, index: Tensor, ends: list[tuple[int, int]], k: int
     left = torch.cat([torch.zeros_like(local[:, :1]), middles], 1)
     right = torch.where(is_last, 1.0, torch.cat([middles, torch.ones_like(local[:, :1])], 1))
     weights = torch.where(real, right - left, 0.0)
-    return AxisPatches(index[chosen], local, weights, real, tuple(widths), is_even=False)
+    owners = _owners(ends, max(widths), position.device)[:, torch.argsort(index)]
+    return AxisPatches(index[chosen], local, weights, real, tuple(widths), owners, is_alike=False, is_even=False)
+
+
+def _owners(ends: list[tuple[int, int]], width: int, device: torch.device) -> Tensor:
+    """The first and the last place (2, n) of each sorted point among patches of so many places; none has a third."""
+    first, last = [], []
+    for p, (start, beyond) in enumerate(ends):
+        begin = max(start, ends[p - 1][1]) if p else start
+        end = min(beyond, ends[p + 1][0]) if p + 1 < len(ends) else beyond
+        offset = p * width - start
+        first.append(torch.arange(offset + begin, offset + beyond, device=device))
+        last.append(torch.arange(offset + start, offset + end, device=device))
+    return torch.stack([torch.cat(first), torch.cat(last)])
 
 
 def _scattered_patches(grid: Grid, counts: tuple[int, ...]) -> ScatteredPatches:
@@ -243,7 +260,3 @@ def _average(v: Tensor, members: Tensor, is_real: Tensor, shape: tuple[int, ...]
     shares = ((copy < counts[:, None]) / counts[:, None]).to(v)
     flat = v.flatten(1, v.ndim - 2)
     return (flat[:, chosen.to(v.device)] * shares.unsqueeze(-1)).sum(2).unflatten(1, shape)
-
-
-def _rows_agree(axis: AxisPatches) -> bool:
-    return bool((axis.local - axis.local[:1]).abs().max() <= ON_FACE) and bool(axis.is_real.all())

@@ -74,6 +74,9 @@ class _Coarse:
 _COARSE = {
     "ViTNO": _Coarse((208,), (0.8, 0.2), longer=2.0, training={"batch_size": 2}),
     "FANO": _Coarse((104, 208), (0.5, 0.3, 0.2), longer=2.4, training={"batches": "pairs", "learning_rate": 2e-3}),
+    "kolmogorov-416-fano": _Coarse(
+        (104, 208), (20.0, 4.0, 3.0), longer=5.4, training={"batches": "pairs", "learning_rate": 2e-3}
+    ),
     "darcy-64-tno": _Coarse((32,), (0.7, 0.3), training={"batches": "pairs"}),
     "darcy-li-85": _Coarse((43,), (5.0, 1.0), training={"batches": "pairs"}),
 }

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from operformer.domain import Grid, inner_product
-from operformer.domain.patches import AxisPatches, TensorPatches, make_patches
+from operformer.domain.patches import TensorPatches, make_patches
 from operformer.domain.quadrature import edges
 
 
@@ -102,18 +102,9 @@ def _crossing_edges(grid: Grid, n_patches: tuple[int, ...]) -> dict[int, Tensor]
     patches = make_patches(grid, n_patches)
     found = {}
     for k, axis in enumerate(patches.axes if isinstance(patches, TensorPatches) else ()):
-        lowest, highest = _owners(axis, grid.shape[k])
+        lowest, highest = axis.owners.cpu() // axis.members.shape[-1]
         crosses = (lowest != lowest.roll(-1)) | (highest != highest.roll(-1))
         crosses = crosses if grid.kind == "periodic" else crosses[:-1]
         if bool(crosses.any()) and not bool(crosses.all()):
             found[k] = crosses.to(grid.weights.device)
     return found
-
-
-def _owners(axis: AxisPatches, size: int) -> tuple[Tensor, Tensor]:
-    """The first and the last patch that each point of the axis belongs to (n,), on the CPU."""
-    is_real = axis.is_real.cpu()
-    patch = torch.arange(len(is_real))[:, None].expand_as(is_real)[is_real]
-    members = axis.members.cpu()[is_real]
-    lowest = patch.new_full((size,), len(is_real)).scatter_reduce(0, members, patch, "amin")
-    return lowest, patch.new_full((size,), -1).scatter_reduce(0, members, patch, "amax")

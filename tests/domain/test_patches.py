@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from operformer import Grid, voronoi_weights
-from operformer.domain.patches import ScatteredPatches, make_patches
+from operformer.domain.patches import ON_FACE, ScatteredPatches, _ends, make_patches
 from operformer.errors import UsageError
 
 BOX = ((-1.0, 2.0), (0.5, 1.0), (0.0, 7.0))
@@ -248,3 +248,13 @@ def test_what_cannot_be_partitioned_is_refused_in_one_line(grid, counts, message
     with pytest.raises(UsageError, match=message) as caught:
         make_patches(grid, counts)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic"])
+def test_where_patches_of_uniform_points_begin_and_end(kind):
+    """By whole numbers as by a search among the coordinates."""
+    for n, count in [pair for pair in product(range(2, 40), range(1, 10)) if pair[1] <= pair[0]]:
+        position, patch = count * Grid.uniform(n, kind=kind).axes[0], torch.arange(count, dtype=torch.float64)
+        first = torch.searchsorted(position, patch - ON_FACE).tolist()
+        beyond = torch.searchsorted(position, patch + 1 + ON_FACE, right=True).tolist()
+        assert [_ends(kind, n, p, count) for p in range(count)] == list(zip(first, beyond, strict=True)), (n, count)

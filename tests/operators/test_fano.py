@@ -271,6 +271,25 @@ def test_one_compiled_training_step_serves_every_resolution(kind):
             torch.testing.assert_close(traced, eager, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.parametrize("options", [{}, {"periodic_extension": True}], ids=str)
+@pytest.mark.parametrize(
+    ("kind", "counts", "shape", "points"),
+    [
+        (FANO, (2, 3), (9, 12), "nodes"), (FANO, (1, 1), (9, 8), "nodes"), (FANO, (2, 3), (9, 11), "cells"),
+        (FANO, (2, 3), (9, 11), "periodic"), (ViTNO, (2, 3), (9, 10), "nodes"),
+    ],
+)  # fmt: skip
+def test_uneven_patches_are_one_compiled_graph(kind, counts, shape, points, options):
+    """No size depends on values, which would make a compiler give up, and a GPU wait."""
+    torch.manual_seed(10)
+    operator = kind(counts, 2, 1, 1, **SMALL, **options).double()
+    grid, u = Grid.uniform(shape, kind=points), noise(2, 1, *shape)
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False):
+        compiled = torch.compile(operator, fullgraph=True, backend="eager", dynamic=False)(u, grid)
+    torch.testing.assert_close(compiled, operator(u, grid), rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from the compiler's own imports
 def test_a_compiled_fano_is_the_eager_one():
     torch.manual_seed(11)
