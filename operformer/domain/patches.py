@@ -80,12 +80,14 @@ class TensorPatches:
 
     def join(self, v: Tensor) -> Tensor:
         """S'_reshape: (batch, P, *points, c) -> (batch, *shape, c)."""
-        v = v.unflatten(1, self.n_patches)
+        d, v = len(self.axes), v.unflatten(1, self.n_patches)
+        if self.is_even:
+            order = [axis for k in range(d) for axis in (1 + k, 1 + d + k)]
+            return v.permute(0, *order, -1).reshape(v.shape[0], *self.shape, v.shape[-1])
         for axis in self.axes:  # its patches come first, its points after the axes that are done
-            v = v.movedim(1, len(self.axes)).flatten(len(self.axes), len(self.axes) + 1)
-            if not axis.is_even:
-                first, last = (v.index_select(len(self.axes), places.to(v.device)) for places in axis.owners)
-                v = (first + last) / 2
+            v = v.movedim(1, d).flatten(d, d + 1)
+            first, last = (v.index_select(d, places.to(v.device)) for places in axis.owners)
+            v = (first + last) / 2
         return v
 
     @property
@@ -101,8 +103,8 @@ class TensorPatches:
 class ScatteredPatches:
     """The patches of scattered points: (batch, N, c) as (batch, P, M, c), M the most points that a patch holds.
 
-    ``members``, ``weights`` and ``is_real`` are (P, M), ``local`` is (P, M, d). A patch that holds no weight is not
-    ``is_present``.
+    ``members``, ``weights`` and ``is_real`` are (P, M), ``local`` is (P, M, d), ``owners`` (N,) says where of all P M
+    places a point stands. A patch that holds no weight is not ``is_present``.
     """
 
     n_patches: tuple[int, ...]
@@ -111,6 +113,7 @@ class ScatteredPatches:
     local: Tensor
     weights: Tensor
     is_real: Tensor
+    owners: Tensor
     is_present: Tensor
 
     @property
@@ -129,7 +132,7 @@ class ScatteredPatches:
 
     def join(self, v: Tensor) -> Tensor:
         """S'_reshape: (batch, P, M, c) -> (batch, N, c)."""
-        return _average(v, self.members, self.is_real, self.shape)
+        return v.flatten(1, 2).index_select(1, self.owners.to(v.device))
 
 
 Patches = TensorPatches | ScatteredPatches
@@ -242,21 +245,10 @@ def _scattered_patches(grid: Grid, counts: tuple[int, ...]) -> ScatteredPatches:
     total = weights.sum(1, keepdim=True)
     weights = torch.where(total > 0, weights / torch.where(total > 0, total, 1.0), 0.0)
     local = (position - cell)[members].clamp(0, 1)
-    return ScatteredPatches(counts, grid.shape, members, local, weights, real, is_present=total[:, 0] > 0)
+    rank = torch.argsort(order) - start[number]
+    owners = number * len(slots) + rank
+    return ScatteredPatches(counts, grid.shape, members, local, weights, real, owners, is_present=total[:, 0] > 0)
 
 
 def _gather(u: Tensor, members: Tensor, local_shape: tuple[int, ...], n_axes: int) -> Tensor:
     return u.flatten(1, n_axes)[:, members.to(u.device)].unflatten(2, local_shape)
-
-
-def _average(v: Tensor, members: Tensor, is_real: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The mean, at each point of the grid, of its values in the patches that hold it."""
-    places = is_real.flatten().nonzero().flatten()
-    owners, order = torch.sort(members.flatten()[places], stable=True)
-    counts = torch.bincount(owners, minlength=prod(shape))
-    start = torch.cumsum(counts, 0) - counts
-    copy = torch.arange(int(counts.max()), device=counts.device)
-    chosen = places[order][start[:, None] + torch.minimum(copy, counts[:, None] - 1)]
-    shares = ((copy < counts[:, None]) / counts[:, None]).to(v)
-    flat = v.flatten(1, v.ndim - 2)
-    return (flat[:, chosen.to(v.device)] * shares.unsqueeze(-1)).sum(2).unflatten(1, shape)
