@@ -1,12 +1,12 @@
 """Ways to train one operator on one problem, side by side: the same draws, seed, epochs and device.
 
     python benchmarks/recipes.py [darcy-64-tno] [--scale smoke|paper] [--recipes before waves ema ...]
-        [--out table.json] [data.train=600 training.epochs=20 ...]
+        [--changes "operator.n_modes=6 training.ema=0.9" ...] [--out rows.json] [data.train=600 training.epochs=20 ...]
 
 The first row is the experiment as it is, with the settings that are given at the end; each recipe changes what its
-line in RECIPES says; hot and cold are three times and a third of its learning rate. Printed: seconds, the median and
-the mean relative L2 error of the validation pairs, never of the test pairs, and the ratio of the median to that of the
-first row.
+line in RECIPES says; hot and cold are three times and a third of its learning rate; of --changes each is a row, too.
+Printed: seconds, the median and the mean relative L2 error of the validation pairs, never of the test pairs, and the
+ratio of the median to that of the first row.
 """
 
 import argparse
@@ -68,13 +68,16 @@ def main():
     parser.add_argument("experiment", nargs="?", default="darcy-64-tno")
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--scale", choices=["smoke", "paper"], default="smoke")
-    parser.add_argument("--recipes", nargs="+", default=["before-waves", "ema", "augment"], choices=list(RECIPES))
+    parser.add_argument("--recipes", nargs="+", default=[], choices=list(RECIPES))
+    parser.add_argument("--changes", nargs="+", default=[], metavar="SETTINGS", help="several in one argument: one row")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_intermixed_args()  # settings may stand behind the options
     draws, rows = Draws(kept=2), []
     rate = find_experiment(arguments.experiment, arguments.scale, arguments.overrides).training.learning_rate
-    for name in dict.fromkeys(["base", *arguments.recipes]):
-        changes = [change.format(hot=3 * rate, cold=rate / 3) for change in RECIPES[name]]
+    chosen = arguments.recipes or ([] if arguments.changes else ["before-waves", "ema", "augment"])
+    ways = {name: RECIPES[name] for name in ("base", *chosen)} | {text: text.split() for text in arguments.changes}
+    for name, settings in ways.items():
+        changes = [change.format(hot=3 * rate, cold=rate / 3) for change in settings]
         experiment = find_experiment(arguments.experiment, arguments.scale, [*arguments.overrides, *changes])
         row = {"recipe": name, **measure(experiment, draws)}
         rows.append(row | {"ratio": row["median"] / (rows[0]["median"] if rows else row["median"])})
@@ -83,8 +86,8 @@ def main():
             flush=True,
         )
         if arguments.out:
-            settings = {"experiment": arguments.experiment, "scale": arguments.scale, "overrides": arguments.overrides}
-            arguments.out.write_text(json.dumps(settings | {"rows": rows}, indent=2) + "\n")
+            given = {"experiment": arguments.experiment, "scale": arguments.scale, "overrides": arguments.overrides}
+            arguments.out.write_text(json.dumps(given | {"rows": rows}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -25,19 +25,17 @@ ON_FACE = 1e-9
 class AxisPatches:
     """The points of one axis, patch by patch (P, m): their index on the axis, coordinate in [0, 1], and weight.
 
-    Weights sum to 1 in every patch; padding is not ``is_real`` and has weight zero; ``sizes`` is how many real ones a
-    patch has, ``owners`` (2, n) the first and the last place, of all P m, that each point of the axis has: a point on a
-    face has two. ``is_alike``: every patch has the same points. ``is_even``: they are not shared, too, and coordinates
-    and weights then stand once, as (1, m).
+    Weights sum to 1 in every patch; padding has weight zero; ``sizes`` is how many points a patch has without it.
+    ``places`` (2, n) are the first and the last place, of all P m, that each point of the axis has: on a face it has
+    two. ``is_even``: no padding, no shared points, and the same coordinates and weights in every patch, which then
+    stand once, as (1, m).
     """
 
     members: Tensor
     local: Tensor
     weights: Tensor
-    is_real: Tensor
     sizes: tuple[int, ...]
-    owners: Tensor
-    is_alike: bool
+    places: Tensor
     is_even: bool
 
 
@@ -58,11 +56,6 @@ class TensorPatches:
     def is_even(self) -> bool:
         """Whether S_reshape is a reshape."""
         return all(axis.is_even for axis in self.axes)
-
-    @property
-    def has_common_points(self) -> bool:
-        """Whether every patch has the same points, so that functions on patches can be compared point by point."""
-        return all(axis.is_alike for axis in self.axes)
 
     @property
     def is_present(self) -> Tensor | None:
@@ -86,8 +79,8 @@ class TensorPatches:
             return v.permute(0, *order, -1).reshape(v.shape[0], *self.shape, v.shape[-1])
         for axis in self.axes:  # its patches come first, its points after the axes that are done
             v = v.movedim(1, d).flatten(d, d + 1)
-            first, last = (v.index_select(d, places.to(v.device)) for places in axis.owners)
-            v = (first + last) / 2
+            first, last = (v.index_select(d, places.to(v.device)) for places in axis.places)
+            v = torch.lerp(first, last, 0.5)
         return v
 
     @property
@@ -103,8 +96,8 @@ class TensorPatches:
 class ScatteredPatches:
     """The patches of scattered points: (batch, N, c) as (batch, P, M, c), M the most points that a patch holds.
 
-    ``members``, ``weights`` and ``is_real`` are (P, M), ``local`` is (P, M, d), ``owners`` (N,) says where of all P M
-    places a point stands. A patch that holds no weight is not ``is_present``.
+    ``members``, ``weights`` and ``is_real`` are (P, M), ``local`` is (P, M, d), ``places`` (N,) says where of all P M
+    a point stands. A patch that holds no weight is not ``is_present``.
     """
 
     n_patches: tuple[int, ...]
@@ -113,7 +106,7 @@ class ScatteredPatches:
     local: Tensor
     weights: Tensor
     is_real: Tensor
-    owners: Tensor
+    places: Tensor
     is_present: Tensor
 
     @property
@@ -121,18 +114,13 @@ class ScatteredPatches:
         """The shape of the points of one patch."""
         return (self.members.shape[-1],)
 
-    @property
-    def has_common_points(self) -> bool:
-        """Scattered points lie where they lie."""
-        return False
-
     def split(self, u: Tensor) -> Tensor:
         """S_reshape: (batch, N, c) -> (batch, P, M, c)."""
         return _gather(u, self.members, self.local_shape, 1)
 
     def join(self, v: Tensor) -> Tensor:
         """S'_reshape: (batch, P, M, c) -> (batch, N, c)."""
-        return v.flatten(1, 2).index_select(1, self.owners.to(v.device))
+        return v.flatten(1, 2).index_select(1, self.places.to(v.device))
 
 
 Patches = TensorPatches | ScatteredPatches
@@ -160,25 +148,26 @@ def _axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
         local = (torch.arange(m, dtype=torch.float64, device=device) + offset) / m
         weights = torch.full((1, m), 1 / m, dtype=torch.float64, device=device)
         members = torch.arange(n, device=device).unflatten(0, (count, m))
-        real, owners = torch.ones_like(members, dtype=torch.bool), members.flatten().expand(2, -1)
-        return AxisPatches(members, local[None], weights, real, (m,) * count, owners, is_alike=True, is_even=True)
+        places = members.flatten().expand(2, -1)
+        return AxisPatches(members, local[None], weights, (m,) * count, places, is_even=True)
     lower, upper = grid.bounds[k]
     position = count * (axis - lower) / (upper - lower)
     if grid.kind in ("nodes", "cells", "periodic"):
-        ends = [_ends(grid.kind, n, p, count) for p in range(count)]
-        made = _padded(position, torch.arange(n, device=device), ends, k)
-        return replace(made, is_alike=grid.kind == "nodes" and (n - 1) % count == 0)
+        return _padded(position, [_ends(grid.kind, n, p, count) for p in range(count)], k)
     position, index = torch.sort(position)
-    patch = torch.arange(count, dtype=torch.float64, device=device)
+    made = _padded(position, _searched_ends(position, count), k)
+    return replace(made, members=index[made.members], places=made.places[:, torch.argsort(index)])
+
+
+def _searched_ends(position: Tensor, count: int) -> list[tuple[int, int]]:
+    """The first of the sorted points in each closed patch, and the first one beyond it."""
+    patch = torch.arange(count, dtype=torch.float64, device=position.device)
     first = torch.searchsorted(position, patch - ON_FACE).tolist()
-    ends = list(zip(first, torch.searchsorted(position, patch + 1 + ON_FACE, right=True).tolist(), strict=True))
-    made = _padded(position, index, ends, k)
-    is_alike = len(set(made.sizes)) == 1 and bool((made.local - made.local[:1]).abs().max() <= ON_FACE)
-    return replace(made, is_alike=is_alike)
+    return list(zip(first, torch.searchsorted(position, patch + 1 + ON_FACE, right=True).tolist(), strict=True))
 
 
 def _ends(kind: str, n: int, patch: int, count: int) -> tuple[int, int]:
-    """The first of n uniform points in the closed patch, and the first one beyond it: whole numbers know them exactly.
+    """`_searched_ends` of one of the patches of n uniform points: whole numbers know it exactly.
 
     No value of the grid is looked at, so compilers know every size, and nothing waits for a GPU.
     """
@@ -189,8 +178,8 @@ def _ends(kind: str, n: int, patch: int, count: int) -> tuple[int, int]:
     return first, min(last + 1, n)
 
 
-def _padded(position: Tensor, index: Tensor, ends: list[tuple[int, int]], k: int) -> AxisPatches:
-    """Patches of the sorted positions in [0, count], padded to the size of the largest."""
+def _padded(position: Tensor, ends: list[tuple[int, int]], k: int) -> AxisPatches:
+    """Patches of the sorted positions in [0, count], from one end to the other, padded to the size of the largest."""
     count, widths = len(ends), [beyond - first for first, beyond in ends]
     if min(widths) < 1:
         raise UsageError(
@@ -209,11 +198,11 @@ def _padded(position: Tensor, index: Tensor, ends: list[tuple[int, int]], k: int
     left = torch.cat([torch.zeros_like(local[:, :1]), middles], 1)
     right = torch.where(is_last, 1.0, torch.cat([middles, torch.ones_like(local[:, :1])], 1))
     weights = torch.where(real, right - left, 0.0)
-    owners = _owners(ends, max(widths), position.device)[:, torch.argsort(index)]
-    return AxisPatches(index[chosen], local, weights, real, tuple(widths), owners, is_alike=False, is_even=False)
+    places = _places(ends, max(widths), position.device)
+    return AxisPatches(chosen, local, weights, tuple(widths), places, is_even=False)
 
 
-def _owners(ends: list[tuple[int, int]], width: int, device: torch.device) -> Tensor:
+def _places(ends: list[tuple[int, int]], width: int, device: torch.device) -> Tensor:
     """The first and the last place (2, n) of each sorted point among patches of so many places; none has a third."""
     first, last = [], []
     for p, (start, beyond) in enumerate(ends):
@@ -246,8 +235,8 @@ def _scattered_patches(grid: Grid, counts: tuple[int, ...]) -> ScatteredPatches:
     weights = torch.where(total > 0, weights / torch.where(total > 0, total, 1.0), 0.0)
     local = (position - cell)[members].clamp(0, 1)
     rank = torch.argsort(order) - start[number]
-    owners = number * len(slots) + rank
-    return ScatteredPatches(counts, grid.shape, members, local, weights, real, owners, is_present=total[:, 0] > 0)
+    own = number * len(slots) + rank
+    return ScatteredPatches(counts, grid.shape, members, local, weights, real, own, is_present=total[:, 0] > 0)
 
 
 def _gather(u: Tensor, members: Tensor, local_shape: tuple[int, ...], n_axes: int) -> Tensor:

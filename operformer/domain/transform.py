@@ -65,7 +65,7 @@ class TensorTransform:
             matrix = matrices[k][0] if is_shared else self._among_patches(matrices[k], k)
             trailing = v.shape[first + k + 1 :]
             columns = v.flatten(first + k + 1)
-            if is_shared and columns.shape[-1] < FEW:
+            if is_shared and isinstance(columns.shape[-1], int) and columns.shape[-1] < FEW:  # no symbol of a graph
                 columns = multiply(columns.mT, matrix.T).mT  # one product, not one of few columns for each of many rows
             else:
                 columns = multiply(matrix, columns)

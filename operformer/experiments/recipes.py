@@ -59,7 +59,7 @@ _BETTER_FLOW: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class _Coarse:
-    """Coarser resolutions, the part of the epochs of each and of the finest, and how they are trained.
+    """Coarser resolutions, the parts of the epochs of each and of the finest, in any unit, and how they are trained.
 
     ``longer``: epochs on coarse grids cost less, so there are more of them.
     """
@@ -70,13 +70,12 @@ class _Coarse:
     training: dict[str, Any] = field(default_factory=dict)
 
 
+_AS_MANY_PAIRS = {"batches": "pairs", "learning_rate": 2e-3}
 # Of an operator or a run.
 _COARSE = {
     "ViTNO": _Coarse((208,), (0.8, 0.2), longer=2.0, training={"batch_size": 2}),
-    "FANO": _Coarse((104, 208), (0.5, 0.3, 0.2), longer=2.4, training={"batches": "pairs", "learning_rate": 2e-3}),
-    "kolmogorov-416-fano": _Coarse(
-        (104, 208), (20.0, 4.0, 3.0), longer=5.4, training={"batches": "pairs", "learning_rate": 2e-3}
-    ),
+    "FANO": _Coarse((104, 208), (0.5, 0.3, 0.2), longer=2.4, training=_AS_MANY_PAIRS),
+    "kolmogorov-416-fano": _Coarse((104, 208), (20.0, 4.0, 3.0), longer=5.4, training=_AS_MANY_PAIRS),
     "darcy-64-tno": _Coarse((32,), (0.7, 0.3), training={"batches": "pairs"}),
     "darcy-li-85": _Coarse((43,), (5.0, 1.0), training={"batches": "pairs"}),
 }

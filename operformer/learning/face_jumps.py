@@ -102,7 +102,7 @@ def _crossing_edges(grid: Grid, n_patches: tuple[int, ...]) -> dict[int, Tensor]
     patches = make_patches(grid, n_patches)
     found = {}
     for k, axis in enumerate(patches.axes if isinstance(patches, TensorPatches) else ()):
-        lowest, highest = axis.owners.cpu() // axis.members.shape[-1]
+        lowest, highest = axis.places.cpu() // axis.members.shape[-1]
         crosses = (lowest != lowest.roll(-1)) | (highest != highest.roll(-1))
         crosses = crosses if grid.kind == "periodic" else crosses[:-1]
         if bool(crosses.any()) and not bool(crosses.all()):

@@ -230,14 +230,15 @@ def in_float16(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple
 
 
 def _moved(t: Tensor, factor: Tensor) -> Tensor:
-    """t times a factor (1,), in float16 and inside its range.
+    """t times a factor (1,), in float16 and inside its range; what is clamped keeps its gradient.
 
     Compilers get plain operations, which they join by themselves: torch 2.11's drops the gradients of the function.
     """
-    if torch.compiler.is_compiling():
-        largest = torch.finfo(torch.float16).max
-        return (t * factor).clamp(-largest, largest).to(torch.float16)
-    return _Moved.apply(t, factor)
+    if not torch.compiler.is_compiling():
+        return _Moved.apply(t, factor)
+    product, largest = t * factor, torch.finfo(torch.float16).max
+    beyond = (product - product.clamp(-largest, largest)).detach()
+    return (product - beyond).to(torch.float16)
 
 
 class _Moved(torch.autograd.Function):

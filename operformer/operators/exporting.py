@@ -40,7 +40,8 @@ def export(operator: Operator, path: str | Path, kind: UniformKind = "nodes") ->
     """Write u (batch, in_channels, *shape) -> z, on uniform grids of this kind in the operator's domain, as one file.
 
     ``path`` ends in .pt2 (`torch.export.load`) or .onnx (any ONNX runtime). Batch and sizes are free, patched operators
-    take sizes that their patches divide. Normalisation is part of the graph: physical units in and out.
+    take sizes that their patches divide, on nodes one more than these. Normalisation is part of the graph: physical
+    units in and out.
     """
     path = Path(path)
     writers: dict[str, Callable[[OnUniformGrids], bytes]] = {".pt2": _program, ".onnx": _onnx}
@@ -65,19 +66,22 @@ class OnUniformGrids(nn.Module):
 
     def example(self) -> Tensor:
         """An input to make the graph with."""
-        sizes = [count * m for count, m in zip(self._n_patches, TRACED, strict=False)]
+        sizes = [count * m + self._shared(count) for count, m in zip(self._n_patches, TRACED, strict=False)]
         return self.operator.input_mean.new_zeros(TRACED_BATCH, self.operator.in_channels, *sizes)
 
     def dynamic_shapes(self) -> dict[str, dict[int, Any]]:
         """Which sizes are free: the batch, and along each axis the points of a patch."""
         shapes: dict[int, Any] = {0: Dim("batch", min=1, max=MOST)}
-        least = (
-            3 if self.operator.settings.get("smoothing", "none") != "none" else 2
-        )  # it keeps the modes of all points
+        is_smooth = self.operator.settings.get("smoothing", "none") != "none"  # which keeps the modes of all points
         for axis, count in enumerate(self._n_patches):
-            points = Dim(f"n{axis}", min=least, max=MOST)
-            shapes[2 + axis] = count * points if count > 1 else points
+            has_one_patch = self.kind == "nodes" and count == 1 and hasattr(self.operator, "n_patches")
+            points = Dim(f"n{axis}", min=3 if is_smooth or has_one_patch else 2, max=MOST)
+            shapes[2 + axis] = count * points + self._shared(count) if count > 1 else points
         return {"u": shapes}
+
+    def _shared(self, count: int) -> int:
+        """The node that ends an axis, which several patches of equally many intervals leave over."""
+        return int(self.kind == "nodes" and count > 1)
 
     @property
     def _n_patches(self) -> tuple[int, ...]:
@@ -95,8 +99,6 @@ def _refuse(operator: Operator, kind: UniformKind) -> None:
         raise UsageError("sources are chosen by looking at the points, which a graph cannot; set operator.sources=None")
     if getattr(operator, "initial_channels", 0) and kind == "cells":
         raise UsageError("the initial condition needs a point at the start of D, and cells have none; use nodes")
-    if isinstance(operator, FANO | ViTNO) and kind == "nodes":
-        raise UsageError(f"{name} is exported for cells or periodic grids: on nodes patches share points; give kind=")
     if isinstance(operator, FANO | ViTNO) and operator.settings["basis"] == "legendre":
         raise UsageError("the modes of a Legendre basis depend on the number of points by a root; it is not exported")
 

@@ -16,7 +16,7 @@ from operformer.operators.encoder import EncoderLayer, NormPlace, PointwiseHead,
 from operformer.operators.integral import BasisName, make_spectrum
 from operformer.operators.operator import Operator, constructor_settings
 from operformer.operators.patched import LastLayers, SmoothingName, check_patches, refuse_query
-from operformer.operators.patched_attention import Coefficients, FourierAttention
+from operformer.operators.patched_attention import Coefficients, FourierAttention, FourierValue
 
 
 class FANO(Operator):
@@ -25,7 +25,8 @@ class FANO(Operator):
     Any grid will do: the partition belongs to D, and each patch has its own points and weights. ``n_modes`` = m keeps
     |k_j| < m. Good values: patches of about 32 points along each axis, 9 modes, ``final_modes=64``, as in the paper;
     ``periodic_extension`` or the cosine basis where patches are not periodic. One patch, all of D, has nothing to
-    attend to: a layer is then the integral operator V. ``norm``, ``waves`` and ``adds_input`` are as in the TNO.
+    attend to: attention is then W_MultiHead V, and ``n_heads`` changes nothing. ``norm``, ``waves`` and ``adds_input``
+    are as in the TNO.
     """
 
     def __init__(
@@ -55,7 +56,9 @@ class FANO(Operator):
         self.lift = PointwiseLift(in_channels, dim, hidden_channels, waves)
         self.layers = nn.ModuleList(
             EncoderLayer(
-                FourierAttention(hidden_channels, n_heads, self.spectrum, attends=prod(n_patches) > 1),
+                FourierAttention(hidden_channels, n_heads, self.spectrum)
+                if prod(n_patches) > 1
+                else FourierValue(hidden_channels, self.spectrum),
                 hidden_channels,
                 learnable_skips,
                 checked_norm(norm),

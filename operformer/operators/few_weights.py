@@ -72,7 +72,11 @@ def is_faster(dtype: torch.dtype, head: int, device: torch.device) -> bool:
 
 
 def is_exported() -> bool:
-    """Whether a graph is made that has to run without this library; torch 2.11's compiler calls its own such, too."""
+    """Whether a graph is made that has to run without this library.
+
+    torch 2.11's compiler calls its own such, too, so what the compiler traces does not count: not torch.export's strict
+    mode either, which `operformer.export` has no use for.
+    """
     return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
 
 

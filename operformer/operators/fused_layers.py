@@ -255,7 +255,7 @@ class _PatchedBlock(torch.autograd.Function):
 def takes(attention: Any, measure: Any) -> bool:
     """Whether there is a layer for this attention on this kind of grid."""
     if isinstance(attention, FourierAttention):
-        return attention.attends and has_tables(measure.transform)
+        return has_tables(measure.transform)
     if isinstance(attention, MultiHeadAttention):
         return measure is None or isinstance(measure, Tensor | NearlyEqual)
     return isinstance(attention, PatchedAttention)

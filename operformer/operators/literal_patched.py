@@ -18,7 +18,7 @@ from operformer.domain.fourier import make_modes
 from operformer.errors import UsageError
 from operformer.operators.fano import FANO
 from operformer.operators.integral import FourierIntegralOperator, SpectralMixing, Spectrum
-from operformer.operators.patched_attention import FourierAttention, PatchedAttention
+from operformer.operators.patched_attention import FourierAttention, FourierValue, PatchedAttention
 from operformer.operators.vitno import ViTNO
 
 
@@ -33,6 +33,8 @@ def as_literal(operator: FANO | ViTNO, stores_complex: bool = False) -> FANO | V
         attention = layer.attention
         if isinstance(attention, FourierAttention):
             layer.attention = LiteralFourierAttention(attention, stores_complex)
+        elif isinstance(attention, FourierValue):
+            layer.attention = LiteralFourierValue(attention, stores_complex)
         elif isinstance(attention, PatchedAttention):
             layer.attention = LiteralPatchedAttention(attention)
     if isinstance(literal, ViTNO):
@@ -52,8 +54,7 @@ class LiteralFourierAttention(nn.Module):
         """Attention of the patches of v (batch, P, *points, c) to each other."""
         spectrum = self.original.spectrum
         weights = complex_weights(self.original.mixing, spectrum) if self.complex is None else self.complex
-        parts = weights.chunk(3, -1) if self.original.attends else (weights,) * 3
-        query, key, value = (literal_fourier_operator(part, v, spectrum) for part in parts)
+        query, key, value = (literal_fourier_operator(part, v, spectrum) for part in weights.chunk(3, -1))
         return self.original.merge(_attend(query, key, value, self.original.n_heads))
 
 
@@ -73,7 +74,7 @@ class LiteralPatchedAttention(nn.Module):
 class LiteralFourierOperator(nn.Module):
     """F^-1(R . F v) by FFTs (equation int_discrete)."""
 
-    def __init__(self, original: FourierIntegralOperator, stores_complex: bool) -> None:
+    def __init__(self, original: FourierIntegralOperator | FourierValue, stores_complex: bool) -> None:
         super().__init__()
         self.original = original
         self.complex = _stored(original.mixing, original.spectrum) if stores_complex else None
@@ -83,6 +84,16 @@ class LiteralFourierOperator(nn.Module):
         spectrum = self.original.spectrum
         weights = complex_weights(self.original.mixing, spectrum) if self.complex is None else self.complex
         return literal_fourier_operator(weights, v, spectrum)
+
+
+class LiteralFourierValue(LiteralFourierOperator):
+    """The same, and W_MultiHead at the points: attention to the one patch there is."""
+
+    original: FourierValue
+
+    def forward(self, v: Tensor, measure: Any, source: Tensor | None = None) -> Tensor:
+        """(batch, 1, *points, c) -> the same."""
+        return self.original.merge(super().forward(v, measure))
 
 
 def literal_fourier_operator(weights: Tensor, v: Tensor, spectrum: Spectrum) -> Tensor:

@@ -85,49 +85,56 @@ class PatchedAttention(nn.Module):
         return t.flatten(2, -2).unflatten(-1, (self.n_heads, -1)).permute(0, 3, 1, 2, 4)
 
 
-class FourierAttention(nn.Module):
-    """Multi-head patched attention whose Q, K, V are Fourier integral operators (Section 4.4), in coefficient space.
+class FourierValue(nn.Module):
+    """W_MultiHead V, V a Fourier integral operator (Section 4.4): attention where D is the only patch to attend to.
 
-    Q, K and V see and make only the kept modes; the inner product of L2(D') is a dot product of coefficients
-    (Parseval); the average of V, and W_MultiHead, commute with synthesis. So one analysis, one mixing for each mode,
-    attention between coefficients, one synthesis: the same function as three transforms forth and back, and scores
-    without a resolution. Where D is the only patch there is nothing to choose from: it is V alone, not ``attends``.
+    W_MultiHead commutes with synthesis, so that it acts on the coefficients that V makes, the kept modes alone.
     """
 
-    def __init__(self, channels: int, n_heads: int, spectrum: Spectrum, attends: bool = True) -> None:
+    def __init__(self, channels: int, spectrum: Spectrum, maps: int = 1) -> None:
         super().__init__()
-        check_heads(channels, n_heads)
-        self.n_heads = n_heads
-        self.attends = attends
-        self.average_dtype: torch.dtype | None = None
         self.spectrum = spectrum
         self.modes = ModeTables(spectrum)
-        self.mixing = SpectralMixing(spectrum, channels, 3 * channels if attends else channels)
+        self.mixing = SpectralMixing(spectrum, channels, maps * channels)
         self.merge = nn.Linear(channels, channels)
 
     def forward(self, v: Tensor, measure: Coefficients, source: Tensor | None = None) -> Tensor:
-        """Attention of the patches of v (batch, P, *points, c) to each other, or to those of ``source``."""
-        transform, modes = measure.transform, self.modes
-        batch, count = v.shape[:2]
-        if self.attends:
-            average = self._average(v, measure, source)
-        else:
-            average = self._mixed(v if source is None else source, transform)
-        merged = average @ self.merge.weight.T
+        """What the patches of v (batch, P, *points, c) get from each other, or from those of ``source``."""
+        merged = self.average(v, measure, source) @ self.merge.weight.T
         # A constant is the first function, at a fraction of the points' cost.
         merged[0] += self.merge.bias * self.spectrum.basis.one ** len(self.spectrum.n_modes)
-        return transform.synthesise(modes.scatter(merged).unflatten(0, (batch, count)))
+        return measure.transform.synthesise(self.modes.scatter(merged).unflatten(0, v.shape[:2]))
 
-    def _mixed(self, v: Tensor, transform: Transform) -> Tensor:
-        """Coefficients of Q v, K v and V v, or of V v alone: (E, batch P, 3 c or c)."""
+    def average(self, v: Tensor, measure: Coefficients, source: Tensor | None) -> Tensor:
+        """Coefficients (E, batch P, c) of what is merged."""
+        return self.mixed(v if source is None else source, measure.transform)
+
+    def mixed(self, v: Tensor, transform: Transform) -> Tensor:
+        """Coefficients of all maps of v, one behind the other: (E, batch P, maps c)."""
         return self.mixing(self.modes.gather(transform.analyse(v).flatten(0, 1)))
 
-    def _average(self, v: Tensor, measure: Coefficients, source: Tensor | None) -> Tensor:
-        """Coefficients of what the heads make: (E, batch P, c)."""
+
+class FourierAttention(FourierValue):
+    """Multi-head patched attention whose Q, K, V are Fourier integral operators (Section 4.4), in coefficient space.
+
+    Q, K and V see and make only the kept modes; the inner product of L2(D') is a dot product of coefficients
+    (Parseval); the average of V commutes with synthesis, too. So one analysis, one mixing for each mode, attention
+    between coefficients, one synthesis: the same function as three transforms forth and back, and scores without a
+    resolution.
+    """
+
+    def __init__(self, channels: int, n_heads: int, spectrum: Spectrum) -> None:
+        check_heads(channels, n_heads)
+        super().__init__(channels, spectrum, maps=3)
+        self.n_heads = n_heads
+        self.average_dtype: torch.dtype | None = None
+
+    def average(self, v: Tensor, measure: Coefficients, source: Tensor | None) -> Tensor:
+        """Coefficients (E, batch P, c) of the averages of all heads."""
         transform, modes, batch = measure.transform, self.modes, v.shape[0]
-        query, key, value = self._mixed(v, transform).chunk(3, -1)
+        query, key, value = self.mixed(v, transform).chunk(3, -1)
         if source is not None:
-            key, value = self._mixed(source, transform).chunk(3, -1)[1:]
+            key, value = self.mixed(source, transform).chunk(3, -1)[1:]
         if not self.spectrum.basis.is_orthonormal:
             weighed = transform.weigh(modes.scatter(key).unflatten(0, (batch, -1)))
             key = modes.gather(weighed.flatten(0, 1))

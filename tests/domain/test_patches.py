@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from operformer import Grid, voronoi_weights
-from operformer.domain.patches import ON_FACE, ScatteredPatches, _ends, make_patches
+from operformer.domain.patches import ScatteredPatches, _ends, _searched_ends, make_patches
 from operformer.errors import UsageError
 
 BOX = ((-1.0, 2.0), (0.5, 1.0), (0.0, 7.0))
@@ -254,7 +254,17 @@ def test_what_cannot_be_partitioned_is_refused_in_one_line(grid, counts, message
 def test_where_patches_of_uniform_points_begin_and_end(kind):
     """By whole numbers as by a search among the coordinates."""
     for n, count in [pair for pair in product(range(2, 40), range(1, 10)) if pair[1] <= pair[0]]:
-        position, patch = count * Grid.uniform(n, kind=kind).axes[0], torch.arange(count, dtype=torch.float64)
-        first = torch.searchsorted(position, patch - ON_FACE).tolist()
-        beyond = torch.searchsorted(position, patch + 1 + ON_FACE, right=True).tolist()
-        assert [_ends(kind, n, p, count) for p in range(count)] == list(zip(first, beyond, strict=True)), (n, count)
+        position = count * Grid.uniform(n, kind=kind).axes[0]
+        assert [_ends(kind, n, p, count) for p in range(count)] == _searched_ends(position, count), (n, count)
+
+
+def test_points_far_from_zero_lie_in_the_right_patches():
+    """Nodes of a box whose coordinates are rounded to 1e-10: in as many patches as intervals each has two."""
+    patches = make_patches(Grid.uniform(20, bounds=[(1e6, 1e6 + 1)]), (19,))
+    assert patches.axes[0].sizes == (2,) * 19
+
+
+def test_the_mean_of_two_large_values_is_finite():
+    patches = make_patches(Grid.uniform(5), (2,))
+    u = torch.full((1, 5, 1), 4e4, dtype=torch.float16)
+    assert torch.equal(patches.join(patches.split(u)), u)

@@ -93,7 +93,6 @@ def test_a_patch_that_is_too_large_for_a_table_is_computed_axis_by_axis(device, 
 
 
 def test_one_patch_is_computed_axis_by_axis(monkeypatch):
-    """It has nothing to attend to, and more functions than a table of them all is worth."""
     monkeypatch.setattr(composition, "can_fuse", lambda layers, v: True)
     operator = set_precision(FANO((1, 1), 3, 1, 1, **SIZE), torch.float16)
     out = operator(torch.randn(1, 1, 12, 16), Grid.uniform((12, 16), kind="periodic"))

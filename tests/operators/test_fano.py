@@ -42,7 +42,7 @@ def integral_attention(v, attention, state, name):
     ]
     parts = [part.reshape(len(v), -1, c) for part in parts]
     weights = np.full(parts[0].shape[1], 1 / (v.size // c))
-    return heads_by_definition(*parts, weights, attention.n_heads).reshape(v.shape)
+    return heads_by_definition(*parts, weights, attention.n_heads if len(v) > 1 else 1).reshape(v.shape)
 
 
 @pytest.mark.parametrize(
@@ -280,14 +280,24 @@ def test_one_compiled_training_step_serves_every_resolution(kind):
     ],
 )  # fmt: skip
 def test_uneven_patches_are_one_compiled_graph(kind, counts, shape, points, options):
-    """No size depends on values, which would make a compiler give up, and a GPU wait."""
+    """No size depends on values, which would make a compiler give up, and a GPU wait; values and gradients."""
     torch.manual_seed(10)
     operator = kind(counts, 2, 1, 1, **SMALL, **options).double()
-    grid, u = Grid.uniform(shape, kind=points), noise(2, 1, *shape)
+    grid, u, parameters = Grid.uniform(shape, kind=points), noise(2, 1, *shape), list(operator.parameters())
     torch.compiler.reset()
     with torch._dynamo.config.patch(capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False):
-        compiled = torch.compile(operator, fullgraph=True, backend="eager", dynamic=False)(u, grid)
-    torch.testing.assert_close(compiled, operator(u, grid), rtol=1e-11, atol=1e-11)
+        compiled = torch.compile(operator, fullgraph=True, backend="aot_eager", dynamic=False)(u, grid)
+    plain = operator(u, grid)
+    torch.testing.assert_close(compiled, plain, rtol=1e-11, atol=1e-11)
+    found, expected = (torch.autograd.grad(z.square().sum(), parameters) for z in (compiled, plain))
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-9)
+
+
+def test_every_parameter_of_one_patch_counts():
+    operator, grid = randomised(FANO((1, 1), 3, 1, 1, **SMALL), 7), Grid.uniform((9, 8), kind="cells")
+    gradients = torch.autograd.grad(operator(noise(1, 1, 9, 8), grid).square().sum(), list(operator.parameters()))
+    assert all(bool((gradient != 0).any()) for gradient in gradients)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from the compiler's own imports
