@@ -135,6 +135,8 @@ def operator_name(settings: Mapping[str, Any]) -> str:
         name += f", {operator['n_layers']} layers"
     if settings["problem"].get("initial") and not operator.get("initial_channels"):
         name += ", constant channels"
+    if set(operator.get("n_patches", ())) == {1}:
+        name += ", one patch, no attention"
     if operator.get("periodic_extension"):
         name += ", periodic extension"
     return name if operator.get("smoothing", "none") == "none" else f"{name}, smoothing"

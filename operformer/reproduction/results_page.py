@@ -60,7 +60,7 @@ def results_page(archive: Archive, figures: Sequence[str], folder: Path) -> str:
     lead = "Medians of the test samples if nothing else is said."
     parts = [_LEAD, "## Targets", lead, target_table(archive).markdown()]
     for title, names in _sections(archive).items():
-        parts += [f"## {title}", problem_table(archive, title, names).markdown()]
+        parts += [f"## {title}", problem_table(archive, title, names).markdown(), *_other_operators(archive, names)]
         if title == LI:
             means = ", ".join(f"{who} {error_text(error)}" for who, error in LI_ET_AL.items())
             parts += [f"Mean errors that others have printed: {means}."]
@@ -99,6 +99,13 @@ def problem_table(archive: Archive, title: str, names: Sequence[str]) -> Table:
             row += _cells(archive[protocol].get(name, []), name in RECIPES[protocol])
         rows.append(tuple(row))
     return without_empty(Table(title, tuple(header), grouped(rows)))
+
+
+def _other_operators(archive: Archive, names: Sequence[str]) -> list[str]:
+    """A sentence about the operators of the best recipe that the row does not name as they are."""
+    best = {name: operator_name(archive["best"][name][0].settings) for name in names if name in archive["best"]}
+    said = [f"that of {name} is {operator}" for name, operator in best.items() if operator != _operator(name)]
+    return [f"Operators of the best recipe: {'; '.join(said)}."] if said else []
 
 
 def spread_text(errors: Sequence[float]) -> str:

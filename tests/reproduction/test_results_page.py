@@ -54,6 +54,12 @@ def test_the_numbers_are_those_of_the_records(page):
     assert [other["in print: median"] for other in others] == ["1.96 %", "2.57 %", "7.30 %", "7.30 %"]
 
 
+def test_operators_that_are_not_those_of_the_row_are_named():
+    best = {name: [record(name, "best", 5e-4)] for name in ("darcy-64-tno", "kolmogorov-416-fano")}
+    said = re.findall(r"Operators of the best recipe: (.*)", results_page({"paper": {}, "best": best}, [], Path()))
+    assert said == ["that of kolmogorov-416-fano is FANO, one patch, no attention."]
+
+
 def test_errors_by_resolution_have_their_ratio(page):
     (row,) = table(page, "Darcy flow, lognormal, 64 × 64", 1)
     assert row == {
