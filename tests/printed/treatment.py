@@ -76,8 +76,12 @@ SMALLER = (
     Smaller(
         r"python benchmarks/recipes\.py darcy-416-fano data\.resolution=104 .*",
         replace={"=400": "=6", "=60": "=2", "=104": "=16", "epochs=12": "epochs=1", "channels=32": "channels=8"}
-        | {"n_layers=4": "n_layers=1", "channels=48": "channels=12"}
-        | dict.fromkeys(("n_modes=8", "n_modes=12", "n_modes=16", "n_modes=24", "n_modes=32"), "n_modes=2"),
+        | {
+            f'"operator.n_patches=[1,1] operator.n_modes={rest}"': ""
+            for rest in ("24", "32", "24 operator.hidden_channels=48")
+        }
+        | {"n_layers=4": "n_layers=1"}
+        | dict.fromkeys(("n_modes=8", "n_modes=12", "n_modes=16"), "n_modes=2"),
     ),
     Smaller(
         r"python benchmarks/operator_speed\.py --out .*",
