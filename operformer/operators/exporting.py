@@ -74,8 +74,9 @@ class OnUniformGrids(nn.Module):
         shapes: dict[int, Any] = {0: Dim("batch", min=1, max=MOST)}
         is_smooth = self.operator.settings.get("smoothing", "none") != "none"  # which keeps the modes of all points
         for axis, count in enumerate(self._n_patches):
-            has_one_patch = self.kind == "nodes" and count == 1 and hasattr(self.operator, "n_patches")
-            points = Dim(f"n{axis}", min=3 if is_smooth or has_one_patch else 2, max=MOST)
+            # The modes of a patch of nodes are those of its intervals, and one interval is a case of its own.
+            is_one_patch_of_nodes = self.kind == "nodes" and count == 1 and hasattr(self.operator, "n_patches")
+            points = Dim(f"n{axis}", min=3 if is_smooth or is_one_patch_of_nodes else 2, max=MOST)
             shapes[2 + axis] = count * points + self._shared(count) if count > 1 else points
         return {"u": shapes}
 
