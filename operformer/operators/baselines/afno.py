@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch.nn.functional import relu, softshrink
 
 from operformer.domain import Grid
 from operformer.errors import UsageError
+from operformer.operators.baselines.full_spectrum import half_fft, half_fft_back
 from operformer.operators.baselines.uniform import check_uniform, with_coordinates
 from operformer.operators.operator import Operator, constructor_settings
 
@@ -94,38 +96,27 @@ class SpectralMLP(nn.Module):
 
     def forward(self, v: Tensor) -> Tensor:
         """(batch, *shape, channels) -> the same."""
-        axes = tuple(range(1, v.ndim - 1))
-        spectrum = torch.view_as_real(torch.fft.rfftn(v, dim=axes, norm="ortho"))
-        real, imaginary = spectrum.unflatten(-2, self.bias_1.shape[1:]).unbind(-1)
-        real, imaginary = _complex_linear(real, imaginary, self.weight_1, self.bias_1)
-        real, imaginary = _complex_linear(relu(real), relu(imaginary), self.weight_2, self.bias_2)
-        shrunk = softshrink(torch.stack([real, imaginary], -1), self.threshold).flatten(-3, -2)
-        return v + _synthesis(shrunk, v.shape[1:-1])
+        shape = v.shape[1:-1]
+        unitary = prod(shape) ** -0.5
+        pairs = half_fft(v.movedim(-1, 1).contiguous()).movedim(1, -2)  # (batch, *modes, channels, 2)
+        w = pairs.flatten(-2).flatten(0, -2)
+        w = relu(_complex_linear(w, unitary * self.weight_1, self.bias_1))
+        w = unitary * softshrink(_complex_linear(w, self.weight_2, self.bias_2), self.threshold)
+        back = w.reshape(pairs.shape).movedim(-2, 1).contiguous()
+        return v + half_fft_back(back, shape[-1]).movedim(1, -1)
 
 
-def _complex_linear(real: Tensor, imaginary: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """(x + i y)(A + i B) + a + i b, block by block: (..., blocks, size) twice -> the same twice."""
+def _complex_linear(w: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """(x + i y)(A + i B) + a + i b, block by block, as one real product: (rows, channels 2), pairs, -> the same."""
+    real, imaginary = weight
+    pairs = [torch.stack([real, imaginary], -1), torch.stack([-imaginary, real], -1)]
+    matrices = torch.stack(pairs, 2).flatten(3).flatten(1, 2)  # (blocks, size 2, size 2)
+    added = bias.permute(1, 2, 0).flatten()
+    if takes_full_matrices(w):
+        return torch.addmm(added, w, torch.block_diag(*matrices))
+    return torch.einsum("rki,kio->rko", w.unflatten(-1, matrices.shape[:2]), matrices).flatten(1) + added
 
-    def times(x: Tensor, part: int) -> Tensor:
-        return torch.einsum("...ki,kio->...ko", x, weight[part])
 
-    return (
-        times(real, 0) - times(imaginary, 1) + bias[0],
-        times(imaginary, 0) + times(real, 1) + bias[1],
-    )
-
-
-def _synthesis(spectrum: Tensor, shape: Sequence[int]) -> Tensor:
-    """Re sum_k c_k z_k e^{2 pi i k . x} over half a spectrum that nothing made symmetric, given as real pairs.
-
-    What irfftn does with such a spectrum is not the same on every device, so only the last axis is left to it, and only
-    with real numbers at both ends. Numbers are complex inside the FFTs alone: compilers fuse nothing that is.
-    """
-    if len(shape) > 1:
-        axes = tuple(range(1, len(shape)))
-        spectrum = torch.view_as_real(torch.fft.ifftn(torch.view_as_complex(spectrum), dim=axes, norm="ortho"))
-    along, n = len(shape), shape[-1]
-    is_end = torch.arange(n // 2 + 1, device=spectrum.device) * 2 % n == 0
-    is_imaginary = torch.arange(2, device=spectrum.device) == 1
-    kept = torch.where(is_end[:, None, None] & is_imaginary, 0.0, spectrum)
-    return torch.fft.irfft(torch.view_as_complex(kept), n=n, dim=along, norm="ortho")
+def takes_full_matrices(w: Tensor) -> bool:
+    """On a GPU zeros cost little; with blocks apart, gradients of weights are small sums over all rows, which are slow."""
+    return w.device.type == "cuda"

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, linear
 
 from operformer.domain import Grid
 from operformer.errors import ResourceError, UsageError
@@ -20,8 +20,8 @@ from operformer.operators.operator import Operator, constructor_settings
 class FNO(Operator):
     """v <- a(M a(K v + b + W v) + g v) in every layer: (K v)^_k = R_k v^_k, M an MLP at each point, a GELU.
 
-    neuralop.models.FNO with its own defaults and modules, fed with (u(x), x) on a uniform grid; K alone is computed
-    here, by real products for the modes that are kept. ``n_modes`` is neuraloperator's: 12 means the wave numbers
+    neuralop.models.FNO with its own defaults and weights, fed with (u(x), x) on a uniform grid; computed here by real
+    products, K for the modes that are kept. ``n_modes`` is neuraloperator's: 12 means the wave numbers
     -6, ..., 5, and 0, ..., 6 along the last axis, or those of them that the grid has. The points are taken as one
     period, so nodes and data that are not periodic make it an operator of first order in h. Good values: the defaults,
     the paper's.
@@ -57,28 +57,41 @@ class FNO(Operator):
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
         check_uniform("FNO", grid, query)
-        return self._network(with_coordinates(self, u, grid), make_half_spectrum(grid.shape, self.modes, u))
+        v = with_coordinates(self, u, grid).movedim(1, -1)
+        return self._network(v, make_half_spectrum(grid.shape, self.modes, u)).movedim(-1, 1)
 
     def _network(self, v: Tensor, spectrum: HalfSpectrum) -> Tensor:
-        """neuraloperator's forward pass, as its defaults have it: without GELU in the last layer."""
+        """neuraloperator's forward pass, as its defaults have it: without GELU in the last layer; channels last."""
         blocks = self.network.fno_blocks
-        v = self.network.lifting(v)
+        v = _mlp(self.network.lifting, v)
         for layer, weight in enumerate(self.spectral):
             is_last = layer == len(self.spectral) - 1
-            skip, gate = blocks.fno_skips[layer](v), blocks.channel_mlp_skips[layer](v)
-            v = spectral_convolution(v, weight, spectrum, self.modes) + blocks.convs[layer].bias + skip
-            v = blocks.channel_mlp[layer](v if is_last else gelu(v)) + gate
-            v = v if is_last else gelu(v)
-        return self.network.projection(v)
+            skip, gate = blocks.fno_skips[layer].conv, blocks.channel_mlp_skips[layer].weight.flatten()
+            bias = blocks.convs[layer].bias.flatten()
+            w = spectral_convolution(v, weight, spectrum, self.modes) + bias + _at_each_point(skip, v)
+            w = _mlp(blocks.channel_mlp[layer], w if is_last else gelu(w)) + gate * v
+            v = w if is_last else gelu(w)
+        return _mlp(self.network.projection, v)
+
+
+def _at_each_point(convolution: nn.Conv1d, v: Tensor) -> Tensor:
+    """A convolution with a kernel of one point as a product of matrices: (..., in) -> (..., out)."""
+    return linear(v, convolution.weight.squeeze(-1), convolution.bias)
+
+
+def _mlp(module: Any, v: Tensor) -> Tensor:
+    """neuraloperator's ChannelMLP with one GELU inside."""
+    first, second = module.fcs
+    return _at_each_point(second, gelu(_at_each_point(first, v)))
 
 
 def spectral_convolution(v: Tensor, weight: Tensor, spectrum: HalfSpectrum, n_modes: Sequence[int]) -> Tensor:
-    """Re sum_k c_k R_k v^_k e^{2 pi i k . x}: (batch, in, *shape) -> (batch, out, *shape), R (in, out, *modes, 2)."""
-    real, imaginary = spectrum.analyse(v).unbind(2)
+    """Re sum_k c_k R_k v^_k e^{2 pi i k . x}: (batch, *shape, in) -> (batch, *shape, out), R (in, out, *modes, 2)."""
+    real, imaginary = spectrum.analyse(v).unbind(1)
     # (x + i y)(a + i b): rows (x, -y) and (y, x) times (a, b), so that it is the small factor that is stored twice.
     rows = torch.stack([torch.stack([real, -imaginary]), torch.stack([imaginary, real])])
     kept = _of_the_grid(weight, spectrum, n_modes).flatten(2, -2)
-    return spectrum.synthesise(torch.einsum("qpbik,iokp->boqk", rows, kept))
+    return spectrum.synthesise(torch.einsum("qpbki,iokp->bqko", rows, kept))
 
 
 def _of_the_grid(weight: Tensor, spectrum: HalfSpectrum, n_modes: Sequence[int]) -> Tensor:

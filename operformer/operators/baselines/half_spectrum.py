@@ -20,30 +20,31 @@ class HalfSpectrum:
 
     Along the last axis k is 0, 1, ..., with c_k = 1 at 0 and at half the number of points, 2 between: k stands for -k,
     too. Complex numbers are an axis (real, imaginary) of length 2. It stands before the modes and behind the points, so
-    that a complex product along an axis is one with a real matrix, a rotation for each mode and point.
+    that a complex product along an axis is one with a real matrix, a rotation for each mode and point. Channels come
+    last and are carried along.
     """
 
     wave_numbers: tuple[tuple[int, int], ...]  # the first one, and one more than the last
-    analysis: tuple[Tensor, ...]  # (2 modes, 2 points), that of the last axis (points, 2 modes)
-    synthesis: tuple[Tensor, ...]  # (2 points, 2 modes), that of the last axis (2 modes, points)
+    analysis: tuple[Tensor, ...]  # (2 modes, 2 points), that of the last axis (2 modes, points)
+    synthesis: tuple[Tensor, ...]  # (2 points, 2 modes), that of the last axis (points, 2 modes)
 
     def analyse(self, v: Tensor) -> Tensor:
-        """(batch, c, *points) -> (batch, c, 2, modes), the modes of all axes flattened; the last axis first."""
+        """(batch, *points, c) -> (batch, 2, modes, c), the modes of all axes flattened; the last axis first."""
         *others, last = self.analysis
-        w = torch.matmul(v, last)
+        w = torch.matmul(last, v).flatten(-2)
         for matrix in reversed(others):
             w = torch.matmul(matrix, w.unflatten(-1, (2, -1)).flatten(-3, -2)).flatten(-2)
-        return w.unflatten(-1, (2, -1))
+        return w.unflatten(-1, (2, -1, v.shape[-1]))
 
     def synthesise(self, coefficients: Tensor) -> Tensor:
-        """(batch, c, 2, modes) -> (batch, c, *points); what TF32 would round there is noise to the H1 norm."""
+        """(batch, 2, modes, c) -> (batch, *points, c); what TF32 would round there is noise to the H1 norm."""
         *others, last = self.synthesis
-        w = coefficients.flatten(-2)
+        w = coefficients.flatten(1)
         for matrix in others:
             points, modes = matrix.shape
             w = exact_matmul(matrix, w.unflatten(-1, (modes, -1)))
             w = w.unflatten(-2, (points // 2, 2)).flatten(-2)
-        return exact_matmul(w, last)
+        return exact_matmul(last, w.unflatten(-1, (-1, coefficients.shape[-1])))
 
 
 def make_half_spectrum(shape: Sequence[int], n_modes: Sequence[int], like: Tensor) -> HalfSpectrum:
@@ -65,8 +66,8 @@ def make_half_spectrum(shape: Sequence[int], n_modes: Sequence[int], like: Tenso
     cosine, sine = _waves(n, *wave_numbers[-1], like)
     waves = torch.stack([cosine, -sine])
     is_end = torch.arange(m // 2 + 1, device=like.device) * 2 % n == 0
-    analysis.append((waves.flatten(0, 1).T / n).to(like.dtype))
-    synthesis.append((waves * torch.where(is_end, 1.0, 2.0).unsqueeze(-1)).flatten(0, 1).to(like.dtype))
+    analysis.append((waves.flatten(0, 1) / n).to(like.dtype))
+    synthesis.append((waves * torch.where(is_end, 1.0, 2.0).unsqueeze(-1)).flatten(0, 1).T.to(like.dtype))
     return HalfSpectrum(tuple(wave_numbers), tuple(analysis), tuple(synthesis))
 
 

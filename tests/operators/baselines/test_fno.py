@@ -126,14 +126,14 @@ def test_the_convolution_is_the_sum_over_wave_numbers(shape, n_modes, wave_numbe
     generator = torch.Generator().manual_seed(0)
     v = torch.randn(2, 3, *shape, generator=generator, dtype=torch.float64)
     weight = torch.randn(3, 5, *n_modes[:-1], n_modes[-1] // 2 + 1, 2, generator=generator, dtype=torch.float64)
-    found = spectral_convolution(v, weight, make_half_spectrum(shape, n_modes, v), n_modes)
+    found = spectral_convolution(v.movedim(1, -1), weight, make_half_spectrum(shape, n_modes, v), n_modes).movedim(-1, 1)
     expected = torch.stack([convolution_by_loops(one, weight, wave_numbers, n_modes) for one in v])
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
 
 
 def test_gradients_of_the_convolution():
     generator = torch.Generator().manual_seed(0)
-    v = torch.randn(1, 2, 5, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    v = torch.randn(1, 5, 4, 2, generator=generator, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(2, 3, 4, 3, 2, generator=generator, dtype=torch.float64, requires_grad=True)
     spectrum = make_half_spectrum((5, 4), (4, 4), v)
     assert torch.autograd.gradcheck(lambda *given: spectral_convolution(*given, spectrum, (4, 4)), (v, weight))
