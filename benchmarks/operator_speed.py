@@ -1,4 +1,4 @@
-"""Training step and inference at the paper's sizes: TNO, ViTNO, FANO, FNO and their literal forms.
+"""Training step and inference at the paper's sizes: TNO, ViTNO, FANO, FNO, AFNO and their literal forms.
 
     python benchmarks/operator_speed.py [--scale toy|paper] [--operators TNO FANO FNO] [--forms compiled eager literal]
         [--precisions full tf32 fp16] [--batch 0] [--steps 0] [--together] [--out table.json]
@@ -8,9 +8,10 @@ difference of the output from float64's, on a Darcy coefficient, the operator no
 the time that the counted operations take at the card's peak plus that of moving the latent function: 4 passes forward
 and 6 backward in every layer, in float32. Precisions: full is float32, tf32 lets matrix products round to TF32, fp16
 rounds what is averaged as well and uses the fused kernels. Forms: "graphed" is compiled and launched as a CUDA graph,
-in fp16; "literal" of the FNO is neuraloperator's own forward pass, by FFTs. The FNO averages nothing, so tf32 is its
-last precision; its convolutions at each point round to TF32 in all of them, which is torch's default on a GPU. Batches
-of the large grids are of 16, of 8 in the wider precisions and of 2 in the literal forms, for want of memory.
+in fp16; "literal" of the FNO is neuraloperator's own forward pass, by FFTs, whose convolutions round to TF32 in any
+precision, torch's default on a GPU; that of the AFNO is in complex numbers. FNO and AFNO average nothing, so tf32 is
+their last precision. Batches of the large grids are of 16, of 8 in the wider precisions and of 2 in the literal forms
+of attention, for want of memory; AFNO's are half as large.
 With --steps each row trains for so many steps on 64 pairs instead and prints the mean of the last losses. With
 --together each operator has a process of its own for that; what is timed is compiled side by side before, and then
 found in the compiler's cache.
@@ -36,7 +37,8 @@ from operformer.learning.loss import relative_h1
 from operformer.learning.provenance import provenance
 from operformer.learning.samples import fit_normalisation
 from operformer.operators.attention import MultiHeadAttention
-from operformer.operators.baselines import FNO
+from operformer.operators.baselines import AFNO, FNO
+from operformer.operators.baselines.literal_afno import as_literal_afno
 from operformer.operators.baselines.literal_fno import as_literal_fno
 from operformer.operators.graphed import Graphed
 from operformer.operators.literal_patched import as_literal
@@ -46,6 +48,7 @@ from operformer.problems import Darcy
 PEAK = {"full": 67e12, "tf32": 495e12, "fp16": 495e12}
 BANDWIDTH = 4.8e12
 WIDTH, LAYERS, HEADS = 128, 6, 8
+BASELINES = {"FNO": as_literal_fno, "AFNO": as_literal_afno}
 
 
 def make(name, scale):
@@ -58,6 +61,7 @@ def make(name, scale):
             "ViTNO": (lambda: ViTNO(**patched), 32, 2),
             "FANO": (lambda: FANO(**patched), 32, 2),
             "FNO": (lambda: FNO(2, 1, 1, hidden_channels=16), 32, 2),
+            "AFNO": (lambda: AFNO((32, 32), 1, 1, hidden_channels=16), 32, 2),
         }[name]
     size = {"in_channels": 1, "out_channels": 1, "hidden_channels": WIDTH, "n_layers": LAYERS, "n_heads": HEADS}
     return {
@@ -65,6 +69,7 @@ def make(name, scale):
         "ViTNO": (lambda: ViTNO((13, 13), 12, final_modes=64, **size), 416, 16),
         "FANO": (lambda: FANO((13, 13), 9, final_modes=64, **size), 416, 16),
         "FNO": (lambda: FNO(2, 1, 1), 416, 16),
+        "AFNO": (lambda: AFNO((416, 416), 1, 1), 416, 8),
     }[name]
 
 
@@ -80,8 +85,8 @@ class LiteralAttention(MultiHeadAttention):
 
 
 def literal(name, operator):
-    if name == "FNO":
-        return as_literal_fno(operator)
+    if name in BASELINES:
+        return BASELINES[name](operator)
     if name != "TNO":
         return as_literal(operator, stores_complex=True)
     for layer in operator.network.layers:
@@ -132,7 +137,7 @@ def measure(name, form, precision, arguments, known):
     device = arguments.device
     torch.manual_seed(0)
     operator = maker().to(device)
-    if form == "literal" and name != "FNO":
+    if form == "literal" and name not in BASELINES:
         batch = min(batch, 2)
     elif resolution > 64 and precision != last_precision(name):
         batch //= 2  # functions take twice the memory
@@ -240,7 +245,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", choices=["toy", "paper"], default="paper")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--operators", nargs="+", default=["TNO", "ViTNO", "FANO", "FNO"])
+    parser.add_argument("--operators", nargs="+", default=["TNO", "ViTNO", "FANO", "FNO", "AFNO"])
     parser.add_argument("--forms", nargs="+", default=["graphed", "compiled", "eager", "literal"])
     parser.add_argument("--precisions", nargs="+", default=["full", "tf32", "fp16"])
     parser.add_argument("--batch", type=int, default=0, help="0 is each operator's own")
@@ -301,7 +306,7 @@ def precisions_of(name, form, arguments):
 
 
 def last_precision(name):
-    return "tf32" if name == "FNO" else "fp16"
+    return "tf32" if name in BASELINES else "fp16"
 
 
 def side_by_side(arguments, *more):

@@ -10,6 +10,7 @@ from operformer import Grid
 from operformer.errors import UsageError
 from operformer.operators.baselines import AFNO, afno
 from operformer.operators.baselines.afno import SpectralMLP
+from operformer.operators.baselines.literal_afno import LiteralSpectralMLP, as_literal_afno
 
 
 def mixing_by_loops(module, v):
@@ -54,18 +55,6 @@ def test_mixing_is_the_sum_over_wave_numbers(shape):
     np.testing.assert_allclose(module(v).detach().numpy(), expected, rtol=1e-11, atol=1e-12)
 
 
-def mixing_by_complex_tensors(module, v):
-    """The same in the shortest way that torch has for it."""
-    spectrum = torch.fft.rfft2(v, dim=(1, 2), norm="ortho").unflatten(-1, module.bias_1.shape[1:])
-    (w1, b1, w2, b2) = (torch.complex(*t) for t in (module.weight_1, module.bias_1, module.weight_2, module.bias_2))
-    inner = torch.einsum("...ki,kio->...ko", spectrum, w1) + b1
-    inner = torch.complex(inner.real.relu(), inner.imag.relu())
-    outer = torch.einsum("...ki,kio->...ko", inner, w2) + b2
-    parts = (torch.nn.functional.softshrink(part, module.threshold) for part in (outer.real, outer.imag))
-    rows = torch.fft.ifft(torch.complex(*parts).flatten(-2), dim=1, norm="ortho")
-    return v + torch.fft.irfft(rows, n=v.shape[2], dim=2, norm="ortho")
-
-
 def test_real_pairs_have_the_gradients_of_complex_tensors():
     torch.manual_seed(3)
     module = SpectralMLP(6, n_blocks=3, threshold=0.01).double()
@@ -75,9 +64,18 @@ def test_real_pairs_have_the_gradients_of_complex_tensors():
     v = torch.randn(2, 5, 8, 6, dtype=torch.float64, requires_grad=True)
     asked = (v, *module.parameters())
     found = torch.autograd.grad(module(v).square().sum(), asked)
-    expected = torch.autograd.grad(mixing_by_complex_tensors(module, v).square().sum(), asked)
+    expected = torch.autograd.grad(LiteralSpectralMLP.forward(module, v).square().sum(), asked)
     for mine, other in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-10)
+
+
+def test_the_literal_form_is_the_same_operator():
+    torch.manual_seed(6)
+    operator = AFNO((6, 7), 1, 2, hidden_channels=8, n_layers=2, n_blocks=2).double()
+    literal = as_literal_afno(operator)
+    assert literal.state_dict().keys() == operator.state_dict().keys()
+    u, grid = torch.randn(2, 1, 6, 7, dtype=torch.float64), Grid.uniform((6, 7), kind="cells")
+    torch.testing.assert_close(literal(u, grid), operator(u, grid), rtol=1e-11, atol=1e-12)
 
 
 def test_one_compiled_graph_of_real_tensors():
