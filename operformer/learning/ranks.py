@@ -20,6 +20,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 from operformer.errors import ElsewhereError, OperformerError, ResourceError, UsageError
+from operformer.learning.compiling import compiled
 from operformer.learning.recipe import Training
 
 
@@ -37,9 +38,7 @@ class Ranks:
     def setup(self, operator: nn.Module, is_compiled: bool) -> nn.Module:
         """The operator as all processes train it; its parameters may become shards."""
         operator.to(self.device)
-        if is_compiled:
-            torch.compiler.reset()  # operators share `forward`, of which the compiler keeps eight forms a process
-        module = torch.compile(operator) if is_compiled else operator
+        module = compiled(operator) if is_compiled else operator
         return self.fabric.setup_module(module)  # type: ignore[arg-type]
 
     def total(self, *numbers: float) -> list[float]:

@@ -354,7 +354,7 @@ def test_products_set_the_precision_of_torch(carry_out, monkeypatch, tmp_path):
 
 def test_compile_compiles(carry_out, monkeypatch, tmp_path):
     compiled = []
-    monkeypatch.setattr(torch, "compile", lambda module: compiled.append(module) or module)
+    monkeypatch.setattr(torch, "compile", lambda module, **_: compiled.append(module) or module)
     carry_out(tmp_path / "eager")
     assert not compiled
     operator = carry_out(tmp_path / "compiled", replace(SETTINGS, compile=True))
