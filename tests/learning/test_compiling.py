@@ -12,8 +12,8 @@ def test_what_the_compiler_gets_wrong_is_switched_off(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda module, **given: asked.update(given) or module)
     operator = torch.nn.LayerNorm(4)
     assert compiled(operator, dynamic=False) is operator
-    assert asked == {"dynamic": False, "options": {"triton.mix_order_reduction": False}}
-    assert "triton.mix_order_reduction" in torch._inductor.list_options()  # or torch would refuse it
+    assert asked == {"dynamic": False, "options": {"comprehensive_padding": False}}
+    assert "comprehensive_padding" in torch._inductor.list_options()  # or torch would refuse it
 
 
 def test_a_compiler_without_it_is_asked_for_nothing(monkeypatch):

@@ -18,7 +18,7 @@ def half_fft(v: Tensor) -> Tensor:
 
     Along the last axis k is 0, ..., n // 2, along the others 0, ..., n - 1.
     """
-    return torch.view_as_real(torch.fft.rfftn(v.contiguous(), dim=tuple(range(2, v.ndim)))).contiguous()
+    return torch.view_as_real(torch.fft.rfftn(v, dim=tuple(range(2, v.ndim)))).contiguous()
 
 
 @half_fft.register_fake
@@ -26,28 +26,46 @@ def _(v: Tensor) -> Tensor:
     return v.new_empty(*v.shape[:-1], v.shape[-1] // 2 + 1, 2)
 
 
-@torch.library.custom_op("operformer::half_fft_back", mutates_args=())
 def half_fft_back(pairs: Tensor, n_last: int) -> Tensor:
-    """Re sum_k c_k z_k e^{2 pi i k . x_j}, c_k of `multiplicity`, n_last points along the last axis.
+    """Re sum_k c_k z_k e^{2 pi i k . x_j}: (batch, c, *modes, 2) -> (batch, c, *points), n_last along the last axis.
 
-    Nothing made the half spectrum symmetric. What irfftn does with such a one is not the same on every device, so only
-    the last axis is left to it, and only with real numbers at both ends.
+    c_k = 1 at 0 and at half the number of points of the last axis, 2 between, where k stands for -k, too.
     """
-    z = torch.view_as_complex(pairs.contiguous())
-    axes = tuple(range(2, z.ndim - 1))
-    z = torch.fft.ifftn(z, dim=axes, norm="forward") if axes else z.clone()
-    ends = slice(None, None, n_last // 2 if n_last % 2 == 0 else z.shape[-1])
-    z.imag[..., ends] = 0
-    return torch.fft.irfft(z, n=n_last, dim=-1, norm="forward").contiguous()
+    return symmetric_fft_back(_symmetric(pairs, n_last), n_last)
 
 
-@half_fft_back.register_fake
+def _symmetric(pairs: Tensor, n_last: int) -> Tensor:
+    """(z_k + conj z_-k) / 2 where both are in the half spectrum: the same real part, and what every FFT understands.
+
+    What irfftn makes of other numbers is not the same on every device.
+    """
+    axes = tuple(range(2, pairs.ndim - 2))
+    n_inside = (n_last - 1) // 2
+    first, inside, last = pairs.split([1, n_inside, pairs.shape[-2] - 1 - n_inside], -2)
+    conjugate = torch.tensor([1.0, -1.0], dtype=pairs.dtype, device=pairs.device)
+
+    def mean(end: Tensor) -> Tensor:
+        opposite = end.flip(axes).roll((1,) * len(axes), axes) if axes else end
+        return (end + opposite * conjugate) / 2
+
+    return torch.cat([mean(first), inside, mean(last)], -2)
+
+
+@torch.library.custom_op("operformer::symmetric_fft_back", mutates_args=())
+def symmetric_fft_back(pairs: Tensor, n_last: int) -> Tensor:
+    """`half_fft_back` of a symmetric half spectrum."""
+    z = torch.view_as_complex(pairs)
+    shape = (*z.shape[2:-1], n_last)
+    return torch.fft.irfftn(z, s=shape, dim=tuple(range(2, z.ndim)), norm="forward").contiguous()
+
+
+@symmetric_fft_back.register_fake
 def _(pairs: Tensor, n_last: int) -> Tensor:
     return pairs.new_empty(*pairs.shape[:-2], n_last)
 
 
-def multiplicity(n_last: int, like: Tensor) -> Tensor:
-    """c_k = 1 at 0 and at half the number of points, 2 between, where k stands for -k, too: (modes of the last axis, 1)."""
+def _multiplicity(n_last: int, like: Tensor) -> Tensor:
+    """c_k of `half_fft_back`: (modes of the last axis, 1)."""
     k = torch.arange(n_last // 2 + 1, device=like.device)
     return torch.where(2 * k % n_last == 0, 1.0, 2.0).to(like.dtype).unsqueeze(-1)
 
@@ -61,12 +79,12 @@ def _keep_given(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
 
 
 def _back(ctx: Any, gradient: Tensor) -> Tensor:
-    return half_fft_back(gradient / multiplicity(ctx.n_last, gradient), ctx.n_last)
+    return half_fft_back((gradient / _multiplicity(ctx.n_last, gradient)).contiguous(), ctx.n_last)
 
 
 def _forth(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-    return half_fft(gradient) * multiplicity(ctx.n_last, gradient), None
+    return half_fft(gradient.contiguous()) * _multiplicity(ctx.n_last, gradient), None
 
 
 half_fft.register_autograd(_back, setup_context=_keep_last)
-half_fft_back.register_autograd(_forth, setup_context=_keep_given)
+symmetric_fft_back.register_autograd(_forth, setup_context=_keep_given)
