@@ -2,8 +2,9 @@
 
     python benchmarks/fno_speed.py [--points 208] [--width 128] [--batch 1] [--repetitions 7] [--compile]
 
-"operator" is the whole one, of which convolutions at each point, the same in both, are most; "layer" is one spectral
-convolution, which is what was replaced. Processor time, medians, both in turn in one process.
+"operator" is the whole one, of which maps at each point are most: convolutions there, products of matrices here.
+"layer" is one spectral convolution, in either case with the layout that it has inside the operator, channels first there
+and last here. Processor time, medians, both in turn in one process.
 """
 
 import argparse
@@ -19,20 +20,23 @@ from operformer.operators.baselines.half_spectrum import make_half_spectrum
 from operformer.operators.baselines.literal_fno import as_literal_fno
 
 
-def neuralops_layer(operator):
+def neuralops_layer(operator, v):
     """neuraloperator's spectral convolution with the weights of the operator's first layer, without its bias."""
     conv = operator.network.fno_blocks.convs[0]
+    v = v.movedim(-1, 1).contiguous().requires_grad_()
 
-    def layer(v):
+    def layer():
         weights = {"weight.tensor": torch.view_as_complex(operator.spectral[0])}
         return torch.func.functional_call(conv, weights, (v,)) - conv.bias
 
     return layer
 
 
-def our_layer(operator):
-    def layer(v):
-        spectrum = make_half_spectrum(v.shape[2:], operator.modes, v)
+def our_layer(operator, v):
+    v = v.clone().requires_grad_()
+
+    def layer():
+        spectrum = make_half_spectrum(v.shape[1:-1], operator.modes, v)
         return spectral_convolution(v, operator.spectral[0], spectrum, operator.modes)
 
     return layer
@@ -74,12 +78,12 @@ def main():
     operator = FNO(2, 1, 1, hidden_channels=arguments.width)
     shape = (arguments.points,) * 2
     grid, u = Grid.uniform(shape, kind="cells"), torch.randn(arguments.batch, 1, *shape)
-    v = torch.randn(arguments.batch, arguments.width, *shape, requires_grad=True)
-    layers = {"neuraloperator": neuralops_layer(operator), "ours": our_layer(operator)}
+    v = torch.randn(arguments.batch, *shape, arguments.width)
+    layers = {"neuraloperator": neuralops_layer(operator, v), "ours": our_layer(operator, v)}
     operators = {"neuraloperator": as_literal_fno(operator), "ours": operator}
     if arguments.compile:
         operators["ours compiled"] = torch.compile(operator, dynamic=False, fullgraph=True)
-    compare("layer", layers, (v,), arguments.repetitions)
+    compare("layer", layers, (), arguments.repetitions)
     compare("operator", operators, (u, grid), arguments.repetitions)
 
 

@@ -5,12 +5,13 @@ set -uo pipefail
 folder=$1
 parts=${*:2}
 mkdir -p "$folder"
-for part in ${parts:-tests operators losses attention growth widths}; do
+for part in ${parts:-tests operators baselines losses attention growth widths}; do
     echo "== $part"
     case $part in
-    tests) python3 -m pytest -q tests/kernels tests/learning/test_graphed.py tests/learning/test_batches.py \
+    tests) python3 -m pytest -q tests/kernels tests/learning/test_graphed.py tests/learning/test_batches.py tests/learning/test_compiling.py \
         tests/operators/test_graphed_inference.py tests/operators/test_precision.py tests/operators/test_few_weights.py ;;
-    operators) python3 benchmarks/operator_speed.py --together --out "$folder/operators.json" ;;
+    operators) python3 benchmarks/operator_speed.py --operators TNO ViTNO FANO --together --out "$folder/operators.json" ;;
+    baselines) python3 benchmarks/operator_speed.py --operators FNO AFNO --forms graphed literal --out "$folder/baselines.json" ;;
     losses) python3 benchmarks/operator_speed.py --steps 200 --forms eager literal --operators TNO ViTNO FANO \
         --together --out "$folder/losses.json" ;;
     attention) python3 benchmarks/attention_speed.py --points 16384 --out "$folder/attention.json" ;;

@@ -3,8 +3,8 @@
     python benchmarks/speed_tables.py [--folder docs/speed] [--page docs/speed.md]
 
 Between the lines <!-- NAME --> and <!-- end of NAME --> of the page stands the table of FOLDER/NAME.json, if there is
-such a file: operators and losses (operator_speed.py, the second with --steps), attention (attention_speed.py), growth
-and widths (cost_growth.py, the second with --variables width).
+such a file: operators, baselines and losses (operator_speed.py, the last with --steps), attention
+(attention_speed.py), growth and widths (cost_growth.py, the second with --variables width).
 """
 
 import argparse
@@ -62,7 +62,7 @@ def origin(made):
     return f"{made['device']}, {', '.join(known)}, commit {made['commit'] or 'unknown'}{changed}."
 
 
-TABLES = {"operators": operators, "losses": losses, "attention": attention, "growth": growth, "widths": growth}
+TABLES = {"operators": operators, "baselines": operators, "losses": losses, "attention": attention, "growth": growth, "widths": growth}
 
 
 def with_tables(page, folder):

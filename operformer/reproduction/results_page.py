@@ -41,7 +41,8 @@ _LEAD = f"""# Results at the paper's scale
 Made by `operformer report results` from the records in [results/](results); a test compares them. Relative L2 errors of
 test samples on the grid of the training. "In print" is {PAPER}.
 
-- **paper** is the paper's protocol: its data and operators, no augmentation, our training.
+- **paper** is the paper's protocol: its data and operators, no augmentation, our training. In the plane the authors train for at most 80
+  epochs, on a line for 100; where "epochs" has far fewer, an error above that in print says how far so short a training gets.
 - **best** is our best recipe: the same number of training pairs and the same tests; operator and training are free.
 
 Several seeds are given as mean ± standard deviation. Times are the clock's; runs may have shared their GPU."""
@@ -87,7 +88,7 @@ def problem_table(archive: Archive, title: str, names: Sequence[str]) -> Table:
     """One row for each run: what the paper prints, then what each protocol gave."""
     header = ["problem", "operator", "in print: parameters", "in print: median", "in print: worst"]
     for protocol in PROTOCOLS:
-        named = ("median", "mean", "worst", "H1 median", "seeds", "parameters", "training")
+        named = ("median", "mean", "worst", "H1 median", "seeds", "parameters", "epochs", "training")
         header += [f"{protocol}: {column}" for column in named]
     rows = []
     for name in names:
@@ -123,12 +124,13 @@ def _operator(name: str) -> str:
 
 def _cells(records: Sequence[Record], is_planned: bool) -> list[str]:
     if not records:
-        return [ABSENT if is_planned else "", *[""] * 6]
+        return [ABSENT if is_planned else "", *[""] * 7]
     l2, h1 = [r.trained.l2 for r in records], [r.trained.h1 for r in records]
     errors = [spread_text([getattr(one, key) for one in l2]) for key in ("median", "mean", "worst")]
     in_h1 = spread_text([one.median for one in h1 if one]) if all(h1) else ""
     seeds = str(len(records)) if len(records) > 1 else ""
-    return [*errors, in_h1, seeds, f"{records[0].parameters:,}", f"{fmean(r.seconds for r in records):.0f} s"]
+    epochs = str(records[0].settings["training"]["epochs"])
+    return [*errors, in_h1, seeds, f"{records[0].parameters:,}", epochs, f"{fmean(r.seconds for r in records):.0f} s"]
 
 
 def _record_table(archive: Archive, folder: Path) -> Table:

@@ -1,10 +1,11 @@
-"""Compiled operators: what the compiler is told, and on a GPU gradients on a number of points that no block divides."""
+"""Compiled operators: what the compiler is told, and on a GPU gradients of a network whose rows it would pad."""
 
 import pytest
 import torch
 
 from operformer import FANO, Grid
 from operformer.learning.compiling import compiled
+from operformer.learning.loss import relative_l2
 
 
 def test_what_the_compiler_gets_wrong_is_switched_off(monkeypatch):
@@ -26,17 +27,17 @@ def test_a_compiler_without_it_is_asked_for_nothing(monkeypatch):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the fault is in kernels for a GPU")
 @pytest.mark.filterwarnings("ignore")
-def test_gradients_where_no_block_divides_the_points():
-    """4 x 85 x 85 = 28900 rows: 4 times an odd number."""
+def test_gradients_of_a_network_that_was_misread():
+    """With padded rows torch 2.11 has them wrong by 0.3 to 2700 times their size, whether products are exact or not."""
     torch.manual_seed(0)
-    operator = FANO((1, 1), 12, 1, 1, hidden_channels=48, n_layers=2, periodic_extension=True).cuda()
+    operator = FANO((1, 1), 20, 1, 1, hidden_channels=48, n_layers=2, waves=8, periodic_extension=True).cuda()
     grid = Grid.uniform((85, 85)).to("cuda")
-    u = torch.randn(4, 1, 85, 85, device="cuda")
+    u, z = torch.randn(2, 4, 1, 85, 85, device="cuda")
     parameters = list(operator.parameters())
-    expected = torch.autograd.grad(operator(u, grid).square().mean(), parameters)
+    expected = torch.autograd.grad(relative_l2(operator(u, grid), z, grid).mean(), parameters)
     fast = compiled(operator, dynamic=False)
     for _ in range(5):
         torch.full((2**24,), torch.nan, device="cuda")  # what freed memory may hold
-        found = torch.autograd.grad(fast(u, grid).square().mean(), parameters)
+        found = torch.autograd.grad(relative_l2(fast(u, grid), z, grid).mean(), parameters)
         for mine, other in zip(found, expected, strict=True):
-            torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4 * float(other.abs().max()))
+            torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-3 * float(other.abs().max()))

@@ -43,11 +43,11 @@ def test_the_numbers_are_those_of_the_records(page):
         "problem": "Darcy flow, lognormal", "operator": "TNO",
         "in print: parameters": "5.98e+05", "in print: median": "1.19 %",
         "paper: median": "0.600 %", "paper: mean": "0.600 %", "paper: worst": "1.20 %", "paper: H1 median": "6.00 %",
-        "paper: parameters": "598,145", "paper: training": "217 s",
+        "paper: parameters": "598,145", "paper: epochs": "20", "paper: training": "217 s",
         # Medians of 0.2, 0.3 and 0.4 %: the standard deviation of three seeds is 0.1 %.
         "best: median": "0.300 % ± 0.100 %", "best: mean": "0.300 % ± 0.100 %", "best: worst": "0.600 % ± 0.200 %",
         "best: H1 median": "3.00 % ± 1.00 %", "best: seeds": "3", "best: parameters": "598,145",
-        "best: training": "100 s",
+        "best: epochs": "20", "best: training": "100 s",
     }  # fmt: skip
     assert [other["paper: median"] for other in others] == ["not run"] * 4
     assert {other["best: median"] for other in others} == {""}  # no recipe
