@@ -1,6 +1,6 @@
 """Ways to train one operator on one problem, side by side: the same draws, seed, epochs and device.
 
-    python benchmarks/recipes.py [darcy-64-tno] [--scale smoke|paper] [--recipes before waves ema ...]
+    python benchmarks/recipes.py [darcy-64-tno] [--scale smoke|paper|--protocol best] [--recipes before waves ema ...]
         [--changes "operator.n_modes=6 training.ema=0.9" ...] [--out rows.json] [data.train=600 training.epochs=20 ...]
 
 The first row is the experiment as it is, with the settings that are given at the end; each recipe changes what its
@@ -67,26 +67,33 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", nargs="?", default="darcy-64-tno")
     parser.add_argument("overrides", nargs="*")
-    parser.add_argument("--scale", choices=["smoke", "paper"], default="smoke")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--scale", choices=["smoke", "paper"], help="of the catalogue; smoke, if nothing is said")
+    start.add_argument("--protocol", choices=["paper", "best"], help="from its recipe")
     parser.add_argument("--recipes", nargs="+", default=[], choices=list(RECIPES))
     parser.add_argument("--changes", nargs="+", default=[], metavar="SETTINGS", help="several in one argument: one row")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_intermixed_args()  # settings may stand behind the options
     draws, rows = Draws(kept=2), []
-    rate = find_experiment(arguments.experiment, arguments.scale, arguments.overrides).training.learning_rate
+
+    def find(*changes):
+        return find_experiment(
+            arguments.experiment, arguments.scale, [*arguments.overrides, *changes], arguments.protocol
+        )
+
+    rate = find().training.learning_rate
     chosen = arguments.recipes or ([] if arguments.changes else ["before-waves", "ema", "augment"])
     ways = {name: RECIPES[name] for name in ("base", *chosen)} | {text: text.split() for text in arguments.changes}
     for name, settings in ways.items():
         changes = [change.format(hot=3 * rate, cold=rate / 3) for change in settings]
-        experiment = find_experiment(arguments.experiment, arguments.scale, [*arguments.overrides, *changes])
-        row = {"recipe": name, **measure(experiment, draws)}
+        row = {"recipe": name, **measure(find(*changes), draws)}
         rows.append(row | {"ratio": row["median"] / (rows[0]["median"] if rows else row["median"])})
         print(
             "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v:12s}" for k, v in rows[-1].items()),
             flush=True,
         )
         if arguments.out:
-            given = {"experiment": arguments.experiment, "scale": arguments.scale, "overrides": arguments.overrides}
+            given = {key: vars(arguments)[key] for key in ("experiment", "scale", "protocol", "overrides")}
             arguments.out.write_text(json.dumps(given | {"rows": rows}, indent=2) + "\n")
 
 

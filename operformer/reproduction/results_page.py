@@ -30,11 +30,12 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     LI: tuple(OTHERS),
     WIDTHS: tuple(name for names in studies.WIDTHS for name in names if "-width-" in name),
 }
+_OF_WIDTHS = ("parameter_accuracy", "evaluation_cost")
 _FIGURES = tuple(
     figure
     for study in studies.STUDIES.values()
     for figure in study.figures
-    if figure.name.startswith(("superresolution", "parameter_accuracy", "evaluation_cost"))
+    if figure.name.startswith(("superresolution", *_OF_WIDTHS))
 )
 _LEAD = f"""# Results at the paper's scale
 
@@ -152,7 +153,10 @@ def _draw(archive: Archive, folder: Path) -> list[str]:
     """The figures that there are runs for, as files; those of runs that are no longer there are removed."""
     made = {}
     for protocol in PROTOCOLS:
+        has_widths = any("-width-" in name for name in archive[protocol])
         for figure in _FIGURES if archive[protocol] else ():
+            if figure.name.startswith(_OF_WIDTHS) and not has_widths:
+                continue
             drawn = figure.draw(_results(archive, protocol))
             if drawn is not None:
                 drawn.suptitle(f"protocol: {protocol}", fontsize=8, x=0.01, ha="left")

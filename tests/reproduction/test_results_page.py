@@ -101,6 +101,12 @@ def test_the_figures_are_drawn(page):
         assert "<svg" in (page[0] / name).read_text()
 
 
+def test_one_width_is_no_figure_of_widths(tmp_path):
+    keep(record("piecewise-416-vitno", "paper", 8e-3), tmp_path / "results")
+    write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
+    assert [p.name for p in (tmp_path / "results/figures").iterdir()] == ["paper-superresolution_piecewise.svg"]
+
+
 def test_the_repositorys_page_is_what_its_records_give():
     folder = ROOT / "results"
     found = (ROOT / "RESULTS.md").read_text()
