@@ -3,8 +3,8 @@
     python benchmarks/fno_speed.py [--points 208] [--width 128] [--batch 1] [--repetitions 7] [--compile]
 
 "operator" is the whole one, of which maps at each point are most: convolutions there, products of matrices here.
-"layer" is one spectral convolution, in either case with the layout that it has inside the operator, channels first there
-and last here. Processor time, medians, both in turn in one process.
+"layer" is one spectral convolution, in either case with the layout that it has inside the operator, channels first
+there and last here. Processor time, medians, both in turn in one process.
 """
 
 import argparse

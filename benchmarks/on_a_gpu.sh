@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every measurement of docs/speed.md on one GPU, ten to twenty minutes: bash benchmarks/on_a_gpu.sh docs/speed [PART ...]
+# Every measurement of docs/speed.md on one GPU, a quarter of an hour or more: bash benchmarks/on_a_gpu.sh docs/speed [PART ...]
 # Then: python benchmarks/speed_tables.py
 set -uo pipefail
 folder=$1
@@ -8,8 +8,9 @@ mkdir -p "$folder"
 for part in ${parts:-tests operators baselines losses attention growth widths}; do
     echo "== $part"
     case $part in
-    tests) python3 -m pytest -q tests/kernels tests/learning/test_graphed.py tests/learning/test_batches.py tests/learning/test_compiling.py \
-        tests/operators/test_graphed_inference.py tests/operators/test_precision.py tests/operators/test_few_weights.py ;;
+    tests) python3 -m pytest -q tests/kernels tests/learning/test_graphed.py tests/learning/test_batches.py \
+        tests/operators/test_graphed_inference.py tests/operators/test_precision.py tests/operators/test_few_weights.py \
+        tests/operators/test_compiling.py tests/operators/baselines ;;
     operators) python3 benchmarks/operator_speed.py --operators TNO ViTNO FANO --together --out "$folder/operators.json" ;;
     baselines) python3 benchmarks/operator_speed.py --operators FNO AFNO --forms graphed literal --out "$folder/baselines.json" ;;
     losses) python3 benchmarks/operator_speed.py --steps 200 --forms eager literal --operators TNO ViTNO FANO \

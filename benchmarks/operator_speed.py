@@ -11,7 +11,7 @@ rounds what is averaged as well and uses the fused kernels. Forms: "graphed" is 
 in fp16; "literal" of the FNO is neuraloperator's own forward pass, by FFTs, whose convolutions round to TF32 in any
 precision, torch's default on a GPU; that of the AFNO is in complex numbers. FNO and AFNO average nothing, so tf32 is
 their last precision. Batches of the large grids are of 16, of 8 in the wider precisions and of 2 in the literal forms
-of attention, for want of memory; AFNO's are half as large.
+of attention, for want of memory; AFNO's are half as large. AFNO's floor has no FFTs and counts products with zeros.
 With --steps each row trains for so many steps on 64 pairs instead and prints the mean of the last losses. With
 --together each operator has a process of its own for that; what is timed is compiled side by side before, and then
 found in the compiler's cache.
@@ -40,6 +40,7 @@ from operformer.operators.attention import MultiHeadAttention
 from operformer.operators.baselines import AFNO, FNO
 from operformer.operators.baselines.literal_afno import as_literal_afno
 from operformer.operators.baselines.literal_fno import as_literal_fno
+from operformer.operators.compiling import compiled
 from operformer.operators.graphed import Graphed
 from operformer.operators.literal_patched import as_literal
 from operformer.problems import Darcy
@@ -156,8 +157,8 @@ def measure(name, form, precision, arguments, known):
             known[name, precision] = found | {"H1": h1_difference(operator, pairs, precision)}
         row |= known.get((name, precision), {})
         set_precision(operator.float(), torch.float16 if precision == "fp16" else None)
-    compiled = torch.compile(operator, dynamic=False)
-    run = {"compiled": compiled, "graphed": Graphed(compiled)}.get(form, operator)
+    fast = compiled(operator, dynamic=False)
+    run = {"compiled": fast, "graphed": Graphed(fast)}.get(form, operator)
     graphed = GraphedPass(operator, relative_h1, warm=1) if form == "graphed" else None
     optimizer = torch.optim.AdamW(operator.parameters(), 1e-4, fused=form != "literal")
     scale = 4096.0 if precision == "fp16" else 1.0

@@ -62,7 +62,10 @@ def origin(made):
     return f"{made['device']}, {', '.join(known)}, commit {made['commit'] or 'unknown'}{changed}."
 
 
-TABLES = {"operators": operators, "baselines": operators, "losses": losses, "attention": attention, "growth": growth, "widths": growth}
+TABLES = {
+    "operators": operators, "baselines": operators, "losses": losses, "attention": attention, "growth": growth,
+    "widths": growth,
+}  # fmt: skip
 
 
 def with_tables(page, folder):

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from operformer.domain import Grid
 from operformer.kernels.recording import MOST_GRAPHS, Action, Arrivals, CudaGraphs, Recorder
-from operformer.learning.compiling import compiled
 from operformer.learning.loss import Loss
+from operformer.operators.compiling import compiled
 from operformer.problems import Samples
 
 WARM = 20  # batches of one shape before it is worth compiling; the last one of an epoch is often smaller
@@ -40,6 +40,7 @@ class GraphedPass:
 
     def __init__(self, operator: nn.Module, loss: Loss, record: Recorder | None = None, warm: int = WARM) -> None:
         self._operator, self._loss, self._arrivals = operator, loss, Arrivals(warm)
+        torch.compiler.reset()  # operators share `forward`, of which the compiler keeps eight forms a process
         self._compiled = compiled(operator, dynamic=False)
         self._record = record or CudaGraphs(list(operator.parameters()))
         self._recordings: dict[tuple[torch.Size, Grid], _Recording] = {}

@@ -20,8 +20,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 from operformer.errors import ElsewhereError, OperformerError, ResourceError, UsageError
-from operformer.learning.compiling import compiled
 from operformer.learning.recipe import Training
+from operformer.operators.compiling import compiled
 
 
 class Ranks:
@@ -38,8 +38,10 @@ class Ranks:
     def setup(self, operator: nn.Module, is_compiled: bool) -> nn.Module:
         """The operator as all processes train it; its parameters may become shards."""
         operator.to(self.device)
+        if is_compiled:
+            torch.compiler.reset()  # operators share `forward`, of which the compiler keeps eight forms a process
         module = compiled(operator) if is_compiled else operator
-        return self.fabric.setup_module(module)  # type: ignore[arg-type]
+        return self.fabric.setup_module(module)
 
     def total(self, *numbers: float) -> list[float]:
         """Each number summed over all processes, in float64."""

@@ -32,8 +32,8 @@ def count_operations(make: Callable[[], Operator], grid: Grid) -> int:
     with torch.device("meta"):
         operator = make()
     u = torch.empty(1, operator.in_channels, *grid.shape, device="meta", dtype=operator.input_mean.dtype)
-    ours: Any = torch.ops.operformer
-    transforms = {ours.half_fft: _half_fft, ours.symmetric_fft_back: _half_fft_back}
+    aten: Any = torch.ops.aten
+    transforms = {aten._fft_r2c: _real_fft, aten._fft_c2r: _real_fft, aten._fft_c2c: _fft}
     # Of torch's kernels for attention only the plain one is counted on every device.
     counter = FlopCounterMode(display=False, custom_mapping=transforms)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
@@ -41,12 +41,12 @@ def count_operations(make: Callable[[], Operator], grid: Grid) -> int:
     return round(counter.get_total_flops())
 
 
-def _half_fft(shape: Sequence[int], *_: Any, **__: Any) -> float:
+def _fft(shape: Sequence[int], axes: Sequence[int], *_: Any, **__: Any) -> float:
+    return 5 * prod(shape) * sum(log2(shape[axis]) for axis in axes)
+
+
+def _real_fft(shape: Sequence[int], axes: Sequence[int], *_: Any, out_shape: Sequence[int], **__: Any) -> float:
     """Appendix C: all rows as if they were complex, then half of the columns."""
-    *others, rows = map(log2, shape[2:])
-    return 5 * prod(shape) * (rows + sum(others) / 2)
-
-
-def _half_fft_back(shape: Sequence[int], n_last: int, *_: Any, **__: Any) -> float:
-    """As many as forth."""
-    return _half_fft((*shape[:-2], n_last))
+    real = max(shape, out_shape, key=prod)
+    *others, rows = (log2(real[axis]) for axis in axes)
+    return 5 * prod(real) * (rows + sum(others) / 2)

@@ -42,8 +42,9 @@ _LEAD = f"""# Results at the paper's scale
 Made by `operformer report results` from the records in [results/](results); a test compares them. Relative L2 errors of
 test samples on the grid of the training. "In print" is {PAPER}.
 
-- **paper** is the paper's protocol: its data and operators, no augmentation, our training. In the plane the authors train for at most 80
-  epochs, on a line for 100; where "epochs" has far fewer, an error above that in print says how far so short a training gets.
+- **paper** is the paper's protocol: its data and operators, no augmentation, our training. In the plane the authors
+  train for at most 80 epochs, on a line for 100; where "epochs" has far fewer, an error above that in print says how
+  far so short a training gets.
 - **best** is our best recipe: the same number of training pairs and the same tests; operator and training are free.
 
 Several seeds are given as mean ± standard deviation. Times are the clock's; runs may have shared their GPU."""

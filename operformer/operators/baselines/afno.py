@@ -98,12 +98,12 @@ class SpectralMLP(nn.Module):
         """(batch, *shape, channels) -> the same."""
         shape = v.shape[1:-1]
         unitary = prod(shape) ** -0.5
-        pairs = half_fft(v.movedim(-1, 1).contiguous()).movedim(1, -2)  # (batch, *modes, channels, 2)
+        pairs = half_fft(v.movedim(-1, 1)).movedim(1, -2)  # (batch, *modes, channels, 2)
         w = pairs.flatten(-2).flatten(0, -2)
         w = relu(_complex_linear(w, unitary * self.weight_1, self.bias_1))
         w = unitary * softshrink(_complex_linear(w, self.weight_2, self.bias_2), self.threshold)
-        back = w.reshape(pairs.shape).movedim(-2, 1).contiguous()
-        return v + half_fft_back(back, shape[-1]).movedim(1, -1)
+        back = half_fft_back(w.reshape(pairs.shape).movedim(-2, 1), shape[-1])
+        return v + back.movedim(1, -1)
 
 
 def _complex_linear(w: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -118,5 +118,5 @@ def _complex_linear(w: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def takes_full_matrices(w: Tensor) -> bool:
-    """On a GPU zeros cost little; with blocks apart, gradients of weights are small sums over all rows, which are slow."""
+    """On a GPU zeros cost little; gradients of blocks apart, small matrices that are sums over all rows, are slow."""
     return w.device.type == "cuda"

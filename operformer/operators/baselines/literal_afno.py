@@ -20,7 +20,7 @@ def as_literal_afno(operator: AFNO) -> AFNO:
 
 
 class LiteralSpectralMLP(SpectralMLP):
-    """torch's own FFTs and complex products; for two dimensions."""
+    """torch's own FFTs and complex products, in two dimensions; what irfft ignores at both ends is left to it."""
 
     def forward(self, v: Tensor) -> Tensor:
         """(batch, *shape, channels) -> the same."""

@@ -98,6 +98,18 @@ def test_one_compiled_graph_of_real_tensors():
     assert not any(dtype.is_complex for dtype in dtypes)
 
 
+def test_compiled_gradients():
+    """By operations of our own, where torch's are used otherwise."""
+    torch.manual_seed(7)
+    operator = AFNO((6, 7), 1, 1, hidden_channels=4, n_layers=2, n_blocks=2).double()
+    u, grid = torch.randn(2, 1, 6, 7, dtype=torch.float64), Grid.uniform((6, 7), kind="cells")
+    parameters = list(operator.parameters())
+    expected = torch.autograd.grad(operator(u, grid).square().sum(), parameters)
+    fast = torch.compile(operator, backend="aot_eager", fullgraph=True, dynamic=False)
+    for mine, other in zip(torch.autograd.grad(fast(u, grid).square().sum(), parameters), expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-12)
+
+
 def test_a_full_matrix_is_the_same_as_its_blocks(monkeypatch):
     """Which is what a GPU gets."""
     torch.manual_seed(5)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from operformer import FANO, Grid
-from operformer.learning.compiling import compiled
 from operformer.learning.loss import relative_l2
+from operformer.operators.compiling import compiled
 
 
 def test_what_the_compiler_gets_wrong_is_switched_off(monkeypatch):
@@ -26,7 +26,7 @@ def test_a_compiler_without_it_is_asked_for_nothing(monkeypatch):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the fault is in kernels for a GPU")
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # what the compiler says of itself
 def test_gradients_of_a_network_that_was_misread():
     """With padded rows torch 2.11 has them wrong by 0.3 to 2700 times their size, whether products are exact or not."""
     torch.manual_seed(0)
