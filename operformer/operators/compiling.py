@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 # On a GPU torch 2.11 pads rows in memory and reads some as if it had not: gradients of a FANO on 85 x 85 nodes were
-# whatever the memory held. Its maintainers mended that in August 2026 (pytorch/pytorch#194281).
+# whatever the memory held. Its maintainers call that mended since August 2026 (pytorch/pytorch#194281).
 _PADDING = "comprehensive_padding"
 
 
