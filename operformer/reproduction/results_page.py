@@ -17,7 +17,7 @@ from operformer.reproduction import studies
 from operformer.reproduction.archive import Archive, file_name, read_archive
 from operformer.reproduction.paper import LI_ET_AL, PAPER, STATED, Stated
 from operformer.reproduction.record import Record, Results, operator_name, problem_name
-from operformer.reproduction.tables import ABSENT, error_text, grid_table, grouped, without_empty
+from operformer.reproduction.tables import ABSENT, error_text, grid_table, grouped, rollout_table, without_empty
 from operformer.reproduction.targets import target_table
 
 LI, WIDTHS = "Darcy flow of Li et al., 85 × 85", "Other widths"
@@ -73,6 +73,7 @@ def results_page(archive: Archive, figures: Sequence[str], folder: Path) -> str:
                 table = grid_table(_results(archive, protocol), "", made)
                 said = "Median error by grid, in brackets as a multiple of that on the training grid"
                 parts += [f"{said} ({protocol}{_of_several(archive, protocol, made)}):", table.markdown()]
+                parts += _rollouts(_results(archive, protocol), protocol, made)
     if figures:
         parts += ["## Figures of Section 6 from these records"]
         parts += [f"![{name}]({(folder / 'figures' / name).as_posix()})" for name in figures]
@@ -109,6 +110,15 @@ def _other_operators(archive: Archive, names: Sequence[str]) -> list[str]:
     best = {name: operator_name(archive["best"][name][0].settings) for name in names if name in archive["best"]}
     said = [f"that of {name} is {operator}" for name, operator in best.items() if operator != _operator(name)]
     return [f"Operators of the best recipe: {'; '.join(said)}."] if said else []
+
+
+def _rollouts(results: Results, protocol: Protocol, names: Sequence[str]) -> list[str]:
+    """How errors grow where an operator is applied to its own output, and what no change would give."""
+    followed = [name for name in names if results.runs[name].rollout is not None]
+    if not followed:
+        return []
+    said = f"Median error of test draws that are followed for several steps of the operator ({protocol}):"
+    return [said, rollout_table(results, "", followed).markdown()]
 
 
 def spread_text(errors: Sequence[float]) -> str:

@@ -1,11 +1,13 @@
 """RESULTS.md: numbers of synthetic records by hand, and the repository's own against its records."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from synthetic import record
 
+from operformer.learning.rollout import Rollout
 from operformer.reproduction.archive import keep, read_archive
 from operformer.reproduction.results_page import results_page, write_results_page
 
@@ -58,6 +60,17 @@ def test_operators_that_are_not_those_of_the_row_are_named():
     best = {name: [record(name, "best", 5e-4)] for name in ("darcy-64-tno", "kolmogorov-416-fano")}
     said = re.findall(r"Operators of the best recipe: (.*)", results_page({"paper": {}, "best": best}, [], Path()))
     assert said == ["that of kolmogorov-416-fano is FANO, one patch, no attention."]
+
+
+def test_flows_that_were_followed_stand_beside_the_forecast_of_no_change():
+    rollout = Rollout((0.1, 0.2), ((0.01, 0.03), (0.04, 0.06)), ((0.2, 0.4), (0.5, 0.5)), None)
+    vitno, fano = (record(f"kolmogorov-416-{operator}", "paper", 1e-2) for operator in ("vitno", "fano"))
+    runs = {"kolmogorov-416-vitno": [vitno], "kolmogorov-416-fano": [replace(fano, rollout=rollout)]}
+    rows = table((None, results_page({"paper": runs, "best": {}}, [], Path())), "Kolmogorov flow, 416 × 416", 2)
+    assert rows == [
+        {"operator": "FANO", "t = 0.1": "2.00 %", "t = 0.2": "5.00 %"},
+        {"operator": "no change", "t = 0.1": "30.0 %", "t = 0.2": "50.0 %"},
+    ]
 
 
 def test_errors_by_resolution_have_their_ratio(page):
