@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 ORDERS := tests/operators/test_convergence.py tests/operators/test_tno.py tests/operators/test_fano.py tests/operators/test_vitno.py
 
-.PHONY: help demo reproduce test test-slow test-faults orders package docs lint format benchmark clean
+.PHONY: help demo reproduce test test-kernels test-pages test-slow test-faults orders package docs lint format benchmark clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | sort
@@ -20,8 +20,14 @@ reproduce: $(VENV)/installed       ## every table and figure of the paper at smo
 	$(BIN)/python -m pip install --quiet --editable '.[baselines]' || echo "without neuraloperator: rows of FNO say 'not run'"
 	$(BIN)/operformer reproduce all --out runs/reproduction
 
-test: $(VENV)/installed-dev        ## the fast test suite (about six minutes on two cores)
+test: $(VENV)/installed-dev        ## the fast test suite (about five minutes on two cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+test-kernels: $(VENV)/installed-dev ## the fused kernels, without a GPU in an interpreter (about a minute on two cores)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m kernels
+
+test-pages: $(VENV)/installed-dev  ## build the site, and carry out what README, docs and examples print (about two minutes on two cores)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m pages
 
 test-slow: $(VENV)/installed-dev   ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from math import isfinite
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -17,7 +18,7 @@ T = TypeVar("T")
 def construct(make: Callable[..., T], values: Mapping[str, Any], where: str, **fixed: Any) -> T:
     """make(**values, **fixed), after every key and type was compared with the signature; ``where`` is for messages."""
     parameters = inspect.signature(make).parameters
-    hints = get_type_hints(getattr(make, "__init__", make) if inspect.isclass(make) else make)
+    hints = _hints(make)
     open_names = [name for name in parameters if name not in fixed]
     for key in values:
         check_name(key, open_names, f"unknown setting {where}.{key}")
@@ -27,6 +28,11 @@ def construct(make: Callable[..., T], values: Mapping[str, Any], where: str, **f
         raise UsageError(f"the setting {names} is missing; give it a value")
     converted = {key: _convert(value, hints[key], f"{where}.{key}") for key, value in values.items()}
     return make(**converted, **fixed)
+
+
+@cache
+def _hints(make: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(getattr(make, "__init__", make) if inspect.isclass(make) else make)
 
 
 def choose(options: Mapping[str, T], name: Any, where: str) -> T:

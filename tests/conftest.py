@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import string
 import sys
 
 import pytest
@@ -34,6 +35,21 @@ def call(capsys):
         return caught.value.code, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def misspellings():
+    """Words that differ by a letter: left out, doubled, swapped with the next, or another one; of these a fifth."""
+
+    def of(word):
+        found = set()
+        for k in range(len(word)):
+            before, letter, after = word[:k], word[k], word[k + 1 :]
+            found |= {before + after, before + letter + letter + after, before + after[:1] + letter + after[1:]}
+            found |= {before + other + after for other in string.ascii_lowercase[k % 5 :: 5]}
+        return found - {word, ""}
+
+    return of
 
 
 NO_BROWSER = "no chromium found: the page's browser tests are skipped; install chromium"

@@ -14,6 +14,8 @@ import operformer
 from operformer.data.importing import import_pairs
 from operformer.experiments import find_experiment
 
+pytestmark = pytest.mark.pages
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 NUMBER = r"-?[\d.]+(?:e[-+]\d+)?%?"

@@ -71,7 +71,7 @@ class Experiment:
         settings = dict(self.operator)
         make = choose(OPERATORS, settings.pop("name", None), "operator.name")
         known = {"in_channels": self.problem.in_channels, "out_channels": self.problem.out_channels}
-        dim = self.problem.grid(self.data.resolution).dim
+        dim = len(self.problem.bounds)
         if "dim" in signature(make).parameters:
             known["dim"] = dim
         with torch.random.fork_rng():

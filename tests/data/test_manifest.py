@@ -158,10 +158,10 @@ def test_hostile_manifests_are_refused_at_once(tmp_path, values):
     path = tmp_path / MANIFEST
     for where, what in HOSTILE:
         path.write_bytes(encode(put(values, where, what)))
-        began = time.monotonic()
+        began = time.process_time()
         with pytest.raises(DataError) as caught:
             pytest.fail(f"{where} may be {what!r}: {Manifest.read(tmp_path)}")
-        assert time.monotonic() - began < 1, (where, what)
+        assert time.process_time() - began < 5, (where, what)  # what is quadratic in a name list takes minutes
         message = str(caught.value)
         assert str(path) in message
         assert message.isprintable()

@@ -12,6 +12,8 @@ import pytest
 
 import operformer
 
+pytestmark = pytest.mark.pages
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LANGUAGES = {"python", "sh", "text", "py", "included"}  # the first two run as they are printed

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.pages
+
 NARROW, WIDE = 400, 1280
 FIGURES = """[...document.querySelectorAll('article img')].filter(i => getComputedStyle(i).display !== 'none')
     .map(i => [i.src.split('#')[1], i.naturalWidth, i.getBoundingClientRect().right])"""

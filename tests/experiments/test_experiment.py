@@ -1,7 +1,5 @@
 """Experiments as values: they follow from settings alone and are refused when a letter is wrong."""
 
-import string
-
 import pytest
 import torch
 
@@ -25,13 +23,6 @@ def test_the_first_weights_follow_from_the_seed_alone():
 # Misspelt keys
 
 
-def misspellings(word):
-    for k in range(len(word)):
-        yield word[:k] + word[k + 1 :]
-        yield word[: k + 1] + word[k:]
-        yield from (word[:k] + letter + word[k + 1 :] for letter in string.ascii_lowercase)
-
-
 def settings_of(experiment):
     mapping = experiment.to_mapping()
     mapping["operator"] = {"name": mapping["operator"]["name"]} | {
@@ -51,12 +42,12 @@ SPELLED = {
 
 @pytest.mark.parametrize("kind", SPELLED)
 @pytest.mark.parametrize("section", ["", "problem", "operator", "data", "training"])
-def test_every_misspelling_by_one_letter_is_refused(kind, section):
+def test_every_misspelling_by_one_letter_is_refused(misspellings, kind, section):
     whole = settings_of(SPELLED[kind])
     table = whole[section] if section else whole
     assert parse(whole).name == SPELLED[kind].name
     for key, value in table.items():
-        for wrong in set(misspellings(key)) - table.keys():
+        for wrong in misspellings(key) - table.keys():
             changed = {k: v for k, v in table.items() if k != key} | {wrong: value}
             with pytest.raises(UsageError, match="unknown setting"):
                 parse({**whole, section: changed} if section else changed)

@@ -7,6 +7,8 @@ from operformer import FANO, TNO, Grid, ViTNO, set_precision
 from operformer.kernels.pointwise_block import block_readout
 from operformer.operators import composition, fused_layers, fused_modes, tno, vitno
 
+pytestmark = pytest.mark.kernels
+
 SIZE = {"hidden_channels": 32, "n_layers": 2, "n_heads": 4}
 WIDER = SIZE | {"n_heads": 2}  # heads of 16 channels have a kernel of their own
 WIDE = SIZE | {"hidden_channels": 64}

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+pytestmark = pytest.mark.kernels
+
 BATCH, PATCHES, POINTS, CHANNELS, WIDTH = 2, 3, 83, 32, 8  # two tiles in a patch
 HEADS = CHANNELS // WIDTH
 

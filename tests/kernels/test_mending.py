@@ -12,6 +12,8 @@ from operformer.operators.literal import literal_attention
 pytest.importorskip("triton")
 from operformer.kernels import mending
 
+pytestmark = pytest.mark.kernels
+
 BATCH, HEADS = 2, 2
 # S has 2, 72 and 152 points; tiles are of 32 queries and 16 keys in the interpreter.
 SHAPES = {"two": (37,), "squares": (19, 19), "many": (37, 41)}

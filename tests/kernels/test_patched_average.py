@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+pytestmark = pytest.mark.kernels
+
 BATCH, HEADS, POINTS, WIDTH, SCALE = 2, 3, 6, 4, 0.2
 
 

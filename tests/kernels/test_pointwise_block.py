@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import gelu, layer_norm
 
+pytestmark = pytest.mark.kernels
+
 BATCH, PATCHES, POINTS, CHANNELS, WIDTH = 2, 3, 83, 32, 8  # two tiles in a patch
 ROWS, HEADS = BATCH * PATCHES * POINTS, CHANNELS // WIDTH
 

@@ -9,6 +9,8 @@ from operformer.learning.graphed import GraphedPass
 from operformer.learning.loss import relative_l2
 from operformer.problems import Samples
 
+pytestmark = pytest.mark.kernels
+
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs are CUDA's")
 
 

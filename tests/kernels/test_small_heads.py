@@ -17,6 +17,8 @@ from operformer.operators.literal import literal_attention
 pytest.importorskip("triton")
 from operformer.kernels import small_heads
 
+pytestmark = pytest.mark.kernels
+
 BATCH, HEADS = 2, 2
 # Whole tiles and parts of one, as many queries as keys and not; without a GPU tiles are of 32 queries and 16 keys.
 SHAPES = {"whole": (64, 32), "odd": (37, 37), "elsewhere": (21, 41), "a few": (5, 3), "one": (33, 1)}

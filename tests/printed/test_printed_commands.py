@@ -20,7 +20,10 @@ from operformer.experiments import EXPERIMENTS, recipes
 from operformer.operators.pretrained import shipped_names
 from operformer.reproduction.studies import STUDIES
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # raised by the compiler's own imports
+pytestmark = [
+    pytest.mark.pages,
+    pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),  # raised by the compiler's own imports
+]
 
 PAGES = all_pages()
 SYNTAX = re.compile(r"[|<>;&$`]")  # of the shell, outside of quotes

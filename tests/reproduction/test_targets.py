@@ -27,7 +27,9 @@ def test_the_targets_are_these():
         ({"mean": 4.9e-3}, {"mean": 4e-3}, ("best",)),
     ]
     for target in TARGETS:
-        assert all(name in RECIPES[protocol] for name in target.runs for protocol in target.protocols)
+        for protocol in target.protocols:
+            assert any(name in RECIPES[protocol] for name in target.runs)
+        assert all(any(name in RECIPES[protocol] for protocol in target.protocols) for name in target.runs)
 
 
 @pytest.mark.parametrize(
