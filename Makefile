@@ -24,7 +24,7 @@ test: $(VENV)/installed-dev        ## the fast test suite (about five minutes on
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 test-kernels: $(VENV)/installed-dev ## the fused kernels, without a GPU in an interpreter (about a minute on two cores)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m kernels
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m kernels || [ $$? = 5 ]  # none, where there is no Triton
 
 test-pages: $(VENV)/installed-dev  ## build the site, and carry out what README, docs and examples print (about two minutes on two cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m pages

@@ -30,8 +30,8 @@ def construct(make: Callable[..., T], values: Mapping[str, Any], where: str, **f
     return make(**converted, **fixed)
 
 
-@cache
-def _hints(make: Callable[..., Any]) -> dict[str, Any]:
+@cache  # reading annotations takes longer than all the rest
+def _hints(make: Callable[..., Any]) -> Mapping[str, Any]:
     return get_type_hints(getattr(make, "__init__", make) if inspect.isclass(make) else make)
 
 

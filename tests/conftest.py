@@ -39,7 +39,7 @@ def call(capsys):
 
 @pytest.fixture(scope="session")
 def misspellings():
-    """Words that differ by a letter: left out, doubled, swapped with the next, or another one; of these a fifth."""
+    """Words that differ by a letter: left out, doubled, swapped with the next, replaced by a fifth of the alphabet."""
 
     def of(word):
         found = set()

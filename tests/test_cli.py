@@ -169,7 +169,7 @@ def test_every_command_is_spelled():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_misspelling_of_a_command_is_refused(call, monkeypatch, misspellings, command):
+def test_misspellings_of_a_command_are_refused(call, monkeypatch, misspellings, command):
     monkeypatch.setattr("operformer.run.train_run", _refuse)
     for wrong in misspellings(command) - COMMANDS.keys():
         code, _, err = call(wrong, *COMMANDS[command])
@@ -177,7 +177,7 @@ def test_every_misspelling_of_a_command_is_refused(call, monkeypatch, misspellin
 
 
 @pytest.mark.parametrize(("command", "option"), OPTIONS)
-def test_every_misspelling_of_an_option_is_refused(call, monkeypatch, misspellings, command, option):
+def test_misspellings_of_an_option_are_refused(call, monkeypatch, misspellings, command, option):
     monkeypatch.setattr("operformer.run.train_run", _refuse)
     for wrong in misspellings(option) - set(KNOWN[command]):
         code, _, err = call(command, *COMMANDS[command], f"--{wrong}", "smoke")

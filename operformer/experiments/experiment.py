@@ -118,6 +118,7 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
         training=construct(Training, mapping.get("training", {}), "training"),
     )
     _check_operator(experiment)
+    _check_resolutions(experiment)
     return experiment
 
 
@@ -132,3 +133,15 @@ def _check_operator(experiment: Experiment) -> None:
         if isinstance(error, OperformerError):
             raise
         raise UsageError(f"the operator is too large to be counted ({error}); lower its settings") from None
+
+
+def _check_resolutions(experiment: Experiment) -> None:
+    """Refuse a resolution that the problem has no grid of, before anything is drawn; without the grid's memory."""
+    for resolution in (*experiment.data.coarser, experiment.data.resolution):
+        try:
+            with torch.device("meta"):
+                experiment.problem.grid(resolution)
+        except RuntimeError as error:
+            if isinstance(error, OperformerError):
+                raise
+            raise UsageError(f"a grid of resolution {resolution} is too large; lower data.resolution") from None

@@ -73,7 +73,7 @@ def results_page(archive: Archive, figures: Sequence[str], folder: Path) -> str:
                 table = grid_table(_results(archive, protocol), "", made)
                 said = "Median error by grid, in brackets as a multiple of that on the training grid"
                 parts += [f"{said} ({protocol}{_of_several(archive, protocol, made)}):", table.markdown()]
-                parts += _rollouts(_results(archive, protocol), protocol, made)
+                parts += _rollouts(archive, protocol, made)
     if figures:
         parts += ["## Figures of Section 6 from these records"]
         parts += [f"![{name}]({(folder / 'figures' / name).as_posix()})" for name in figures]
@@ -112,13 +112,16 @@ def _other_operators(archive: Archive, names: Sequence[str]) -> list[str]:
     return [f"Operators of the best recipe: {'; '.join(said)}."] if said else []
 
 
-def _rollouts(results: Results, protocol: Protocol, names: Sequence[str]) -> list[str]:
+def _rollouts(archive: Archive, protocol: Protocol, names: Sequence[str]) -> list[str]:
     """How errors grow where an operator is applied to its own output, and what no change would give."""
-    followed = [name for name in names if results.runs[name].rollout is not None]
-    if not followed:
+    results = _results(archive, protocol)
+    found = {name: results.runs[name].rollout for name in names}
+    counts = {name: len(rollout.errors[0]) for name, rollout in found.items() if rollout is not None}
+    if not counts:
         return []
-    said = f"Median error of test draws that are followed for several steps of the operator ({protocol}):"
-    return [said, rollout_table(results, "", followed).markdown()]
+    said = f"Median error of {max(counts.values())} test draws, each output the next input"
+    table = rollout_table(results, "", list(counts)).markdown()
+    return [f"{said} ({protocol}{_of_several(archive, protocol, list(counts))}):", table]
 
 
 def spread_text(errors: Sequence[float]) -> str:

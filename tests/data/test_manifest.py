@@ -161,7 +161,7 @@ def test_hostile_manifests_are_refused_at_once(tmp_path, values):
         began = time.process_time()
         with pytest.raises(DataError) as caught:
             pytest.fail(f"{where} may be {what!r}: {Manifest.read(tmp_path)}")
-        assert time.process_time() - began < 5, (where, what)  # what is quadratic in a name list takes minutes
+        assert time.process_time() - began < 1, (where, what)  # of this process: others may be busy
         message = str(caught.value)
         assert str(path) in message
         assert message.isprintable()

@@ -42,7 +42,7 @@ SPELLED = {
 
 @pytest.mark.parametrize("kind", SPELLED)
 @pytest.mark.parametrize("section", ["", "problem", "operator", "data", "training"])
-def test_every_misspelling_by_one_letter_is_refused(misspellings, kind, section):
+def test_misspellings_by_one_letter_are_refused(misspellings, kind, section):
     whole = settings_of(SPELLED[kind])
     table = whole[section] if section else whole
     assert parse(whole).name == SPELLED[kind].name
@@ -71,3 +71,14 @@ def test_another_operator_does_not_inherit_what_it_does_not_know():
     assert operator.settings["hidden_channels"] == 64
     with pytest.raises(UsageError, match="did you mean FANO"):
         find_experiment("lorenz-y", "smoke", ["operator.name=Fano"])
+
+
+@pytest.mark.parametrize("setting", ["data.resolution=3", "data.coarser=[2]"])
+def test_a_resolution_without_a_grid_is_refused_before_anything_is_drawn(setting):
+    with pytest.raises(UsageError, match=r"resolution must be at least 4: got [23]"):
+        find_experiment("darcy-64-tno", "smoke", [setting])
+
+
+def test_a_grid_that_no_memory_holds_is_refused():
+    with pytest.raises(UsageError, match="a grid of resolution 1000000000000 is too large"):
+        find_experiment("darcy-64-tno", "smoke", ["data.resolution=1000000000000"])

@@ -52,6 +52,14 @@ def test_a_patch_of_the_coarse_grid_has_all_modes(name):
     assert coarsest / patches >= 2 * experiment.operator["n_modes"]
 
 
+@pytest.mark.parametrize("name", ["lorenz-y", "lorenz-yz-invariant"])
+def test_the_best_recipes_on_a_line_see_half_the_resolution_to_the_end(name):
+    data, training = RECIPES["best"][name].data, RECIPES["best"][name].training
+    assert (data.coarser, data.resolution, training.resolutions) == ((100,), 200, "growing")
+    assert (training.stages, training.batches, training.epochs) == ((0.5, 0.5), "pairs", 150)
+    assert "lorenz-yz" not in RECIPES["best"]
+
+
 def test_darcy_flow_of_li_et_al():
     experiment = find_experiment("darcy-li-85", protocol="best")
     data, law = experiment.data, experiment.problem

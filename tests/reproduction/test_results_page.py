@@ -65,8 +65,11 @@ def test_operators_that_are_not_those_of_the_row_are_named():
 def test_flows_that_were_followed_stand_beside_the_forecast_of_no_change():
     rollout = Rollout((0.1, 0.2), ((0.01, 0.03), (0.04, 0.06)), ((0.2, 0.4), (0.5, 0.5)), None)
     vitno, fano = (record(f"kolmogorov-416-{operator}", "paper", 1e-2) for operator in ("vitno", "fano"))
-    runs = {"kolmogorov-416-vitno": [vitno], "kolmogorov-416-fano": [replace(fano, rollout=rollout)]}
-    rows = table((None, results_page({"paper": runs, "best": {}}, [], Path())), "Kolmogorov flow, 416 × 416", 2)
+    followed = replace(fano, rollout=rollout)
+    runs = {"kolmogorov-416-vitno": [vitno], "kolmogorov-416-fano": [followed, fano]}
+    text = results_page({"paper": runs, "best": {}}, [], Path())
+    assert "Median error of 2 test draws, each output the next input (paper, of several seeds the first):" in text
+    rows = table((None, text), "Kolmogorov flow, 416 × 416", 2)
     assert rows == [
         {"operator": "FANO", "t = 0.1": "2.00 %", "t = 0.2": "5.00 %"},
         {"operator": "no change", "t = 0.1": "30.0 %", "t = 0.2": "50.0 %"},
