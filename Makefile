@@ -20,7 +20,7 @@ reproduce: $(VENV)/installed       ## every table and figure of the paper at smo
 	$(BIN)/python -m pip install --quiet --editable '.[baselines]' || echo "without neuraloperator: rows of FNO say 'not run'"
 	$(BIN)/operformer reproduce all --out runs/reproduction
 
-test: $(VENV)/installed-dev        ## the fast test suite (about five minutes on two cores)
+test: $(VENV)/installed-dev        ## the fast test suite (about four minutes on two cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 test-kernels: $(VENV)/installed-dev ## the fused kernels, without a GPU in an interpreter (about a minute on two cores)
