@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -30,7 +30,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     LI: tuple(OTHERS),
     WIDTHS: tuple(name for names in studies.WIDTHS for name in names if "-width-" in name),
 }
-_OF_WIDTHS = ("parameter_accuracy", "evaluation_cost")
+_OF_WIDTHS, _OF_EXTENSIONS = ("parameter_accuracy", "evaluation_cost"), "superresolution_KF_patching"
 _FIGURES = tuple(
     figure
     for study in studies.STUDIES.values()
@@ -163,13 +163,19 @@ def _record_table(archive: Archive, folder: Path) -> Table:
     return Table("Records", header, tuple(rows))
 
 
+def _compares(figure: str, names: Container[str]) -> bool:
+    """Whether the runs that a figure is there to compare with are among these."""
+    if figure.startswith(_OF_WIDTHS):
+        return any(name in names for name in SECTIONS[WIDTHS])
+    return figure != _OF_EXTENSIONS or studies.EXTENDED in names
+
+
 def _draw(archive: Archive, folder: Path) -> list[str]:
     """The figures that there are runs for, as files; those of runs that are no longer there are removed."""
     made = {}
     for protocol in PROTOCOLS:
-        has_widths = any("-width-" in name for name in archive[protocol])
         for figure in _FIGURES if archive[protocol] else ():
-            if figure.name.startswith(_OF_WIDTHS) and not has_widths:
+            if not _compares(figure.name, archive[protocol]):
                 continue
             drawn = figure.draw(_results(archive, protocol))
             if drawn is not None:

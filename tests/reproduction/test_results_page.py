@@ -123,6 +123,15 @@ def test_one_width_is_no_figure_of_widths(tmp_path):
     assert [p.name for p in (tmp_path / "results/figures").iterdir()] == ["paper-superresolution_piecewise.svg"]
 
 
+def test_a_fano_alone_is_no_figure_of_extensions(tmp_path):
+    keep(record("kolmogorov-416-fano", "paper", 8e-3), tmp_path / "results")
+    write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
+    assert [p.name for p in (tmp_path / "results/figures").iterdir()] == ["paper-superresolution_KF.svg"]
+    keep(record("kolmogorov-416-fano-extension", "paper", 8e-3), tmp_path / "results")
+    write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
+    assert "paper-superresolution_KF_patching.svg" in (tmp_path / "RESULTS.md").read_text()
+
+
 def test_the_repositorys_page_is_what_its_records_give():
     folder = ROOT / "results"
     found = (ROOT / "RESULTS.md").read_text()
