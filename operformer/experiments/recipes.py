@@ -26,8 +26,8 @@ _BEST = (
     "darcy-64-tno",
     *(f"{study}-416-{operator}" for study in ("darcy", "piecewise", "kolmogorov") for operator in ("vitno", "fano")),
 )
-# Rates in the plane that are not 1e-3; short trainings of less width liked twice as much, the most that was tried
-# (docs/recipes.md).
+# Rates in the plane that are not 1e-3, as the records have them; short trainings of less width liked more, ViTNO and
+# FANO up to 8e-3 (docs/recipes.md).
 _RATES = {"FNO": 3e-3, "AFNO": 2e-3, "ViTNO": 2e-3, "FANO": 2e-3}
 # Operators whose matrices act at each point by themselves (docs/recipes.md).
 _MUON = ("TNO", "Transformer", "ViTNO")

@@ -83,8 +83,14 @@ SMALLER = (
         r"python benchmarks/recipes\.py darcy-416-vitno data\.resolution=96 .*",
         replace={"=96": "=18", "=400": "=6", "=60": "=2", "n_modes=12": "n_modes=2", "final_modes=32": "final_modes=2"}
         | {"channels=48": "channels=8", "n_layers=4": "n_layers=1", "epochs=8": "epochs=1"}
-        | {"training.learning_rate=2e-3 training.learning_rate=4e-3 training.learning_rate=8e-3 training.batch_size=2 ": ""}
-        | {' "training.batch_size=2 training.learning_rate=4e-3" "training.batch_size=1 training.learning_rate=2e-3"': ""},
+        | {f"training.learning_rate={rate} ": "" for rate in ("2e-3", "4e-3", "8e-3")}
+        | {
+            f' "training.batch_size={change}"': ""
+            for change in (
+                "2 training.learning_rate=4e-3",
+                "1 training.learning_rate=2e-3",
+            )
+        },
     ),
     Smaller(
         r"python benchmarks/recipes\.py darcy-416-fano data\.resolution=104 .* operator\.basis=cosine .*",
