@@ -137,6 +137,8 @@ def operator_name(settings: Mapping[str, Any]) -> str:
         name += ", constant channels"
     if set(operator.get("n_patches", ())) == {1}:
         name += ", one patch, no attention"
+    elif settings["name"].endswith("-patches"):
+        name += f", {' × '.join(map(str, operator['n_patches']))} patches"
     if operator.get("periodic_extension"):
         name += ", periodic extension"
     return name if operator.get("smoothing", "none") == "none" else f"{name}, smoothing"

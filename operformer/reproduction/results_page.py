@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 
 from operformer.experiments.experiment import Protocol
 from operformer.experiments.protocol import PROTOCOLS
-from operformer.experiments.recipes import OTHERS, RECIPES, reference
+from operformer.experiments.recipes import RECIPES, reference
 from operformer.files import write_bytes
 from operformer.report.figures import to_svg
 from operformer.report.tables import Table
@@ -26,8 +26,13 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Darcy flow, lognormal, 64 × 64": (*studies.LOW, studies.DEEPER),
     "Darcy flow, lognormal, 416 × 416": studies.LOGNORMAL,
     "Darcy flow, piecewise, 416 × 416": studies.PIECEWISE,
-    "Kolmogorov flow, 416 × 416": (*studies.KOLMOGOROV, studies.SMOOTHED, studies.EXTENDED),
-    LI: tuple(OTHERS),
+    "Kolmogorov flow, 416 × 416": (
+        *studies.KOLMOGOROV,
+        studies.SMOOTHED,
+        studies.EXTENDED,
+        "kolmogorov-416-fano-patches",
+    ),
+    LI: ("darcy-li-85",),
     WIDTHS: tuple(name for names in studies.WIDTHS for name in names if "-width-" in name),
 }
 _OF_WIDTHS, _OF_EXTENSIONS = ("parameter_accuracy", "evaluation_cost"), "superresolution_KF_patching"
