@@ -17,7 +17,15 @@ from operformer.reproduction import studies
 from operformer.reproduction.archive import Archive, file_name, read_archive
 from operformer.reproduction.paper import LI_ET_AL, PAPER, STATED, Stated
 from operformer.reproduction.record import Record, Results, operator_name, problem_name
-from operformer.reproduction.tables import ABSENT, error_text, grid_table, grouped, rollout_table, without_empty
+from operformer.reproduction.tables import (
+    ABSENT,
+    error_text,
+    grid_table,
+    grouped,
+    jump_table,
+    rollout_table,
+    without_empty,
+)
 from operformer.reproduction.targets import target_table
 
 LI, WIDTHS = "Darcy flow of Li et al., 85 × 85", "Other widths"
@@ -30,7 +38,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         *studies.KOLMOGOROV,
         studies.SMOOTHED,
         studies.EXTENDED,
-        "kolmogorov-416-fano-patches",
+        studies.PATCHED,
     ),
     LI: ("darcy-li-85",),
     WIDTHS: tuple(name for names in studies.WIDTHS for name in names if "-width-" in name),
@@ -78,7 +86,7 @@ def results_page(archive: Archive, figures: Sequence[str], folder: Path) -> str:
                 table = grid_table(_results(archive, protocol), "", made)
                 said = "Median error by grid, in brackets as a multiple of that on the training grid"
                 parts += [f"{said} ({protocol}{_of_several(archive, protocol, made)}):", table.markdown()]
-                parts += _rollouts(archive, protocol, made)
+                parts += [*_jumps(archive, protocol, made), *_rollouts(archive, protocol, made)]
     if figures:
         parts += ["## Figures of Section 6 from these records"]
         parts += [f"![{name}]({(folder / 'figures' / name).as_posix()})" for name in figures]
@@ -115,6 +123,18 @@ def _other_operators(archive: Archive, names: Sequence[str]) -> list[str]:
     best = {name: operator_name(archive["best"][name][0].settings) for name in names if name in archive["best"]}
     said = [f"that of {name} is {operator}" for name, operator in best.items() if operator != _operator(name)]
     return [f"Operators of the best recipe: {'; '.join(said)}."] if said else []
+
+
+def _jumps(archive: Archive, protocol: Protocol, names: Sequence[str]) -> list[str]:
+    """How much more an error jumps at the faces of patches than inside them, where there are any."""
+    results = _results(archive, protocol)
+    found = {name: results.runs[name].trained.jumps for name in names}
+    patched = [name for name, jumps in found.items() if jumps is not None and jumps.face_ratio is not None]
+    if not patched:
+        return []
+    said = "Jumps of the error between neighbouring points, root mean square in units of the truth's"
+    table = jump_table(results, "", patched).markdown()
+    return [f"{said} ({protocol}{_of_several(archive, protocol, patched)}):", table]
 
 
 def _rollouts(archive: Archive, protocol: Protocol, names: Sequence[str]) -> list[str]:

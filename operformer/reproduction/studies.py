@@ -40,7 +40,7 @@ LOGNORMAL, PIECEWISE, KOLMOGOROV = (
 )
 HIGH = (*LOGNORMAL, *PIECEWISE, *KOLMOGOROV)
 FANO = "kolmogorov-416-fano"
-SMOOTHED, EXTENDED = f"{FANO}-smoothing", f"{FANO}-extension"
+SMOOTHED, EXTENDED, PATCHED = (f"{FANO}-{variant}" for variant in ("smoothing", "extension", "patches"))
 NARROW = (32, 64, 96)  # widths beside the experiments' own, 128
 WIDTHS = tuple(
     tuple(run for name in names for run in (*(f"{name}-width-{n}" for n in NARROW), name))
@@ -178,7 +178,7 @@ _EXTENSION = Study(
     "FANO whose patches are continued periodically before its integral operators, at other resolutions.",
     (FANO, EXTENDED),
     (_grids("superresolution_KF_patching", (FANO, EXTENDED)),),
-    (_resolutions("superresolution_KF_patching", (FANO, EXTENDED)),),
+    (_resolutions("superresolution_KF_patching", (FANO, PATCHED, EXTENDED)),),
 )
 _ROLLOUTS = Study(
     "rollouts",

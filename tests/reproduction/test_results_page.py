@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic import record
 
+from operformer.learning.face_jumps import AxisJumps, FaceJumps
 from operformer.learning.rollout import Rollout
 from operformer.reproduction.archive import keep, read_archive
 from operformer.reproduction.results_page import results_page, write_results_page
@@ -73,6 +74,21 @@ def test_flows_that_were_followed_stand_beside_the_forecast_of_no_change():
     assert rows == [
         {"operator": "FANO", "t = 0.1": "2.00 %", "t = 0.2": "5.00 %"},
         {"operator": "no change", "t = 0.1": "30.0 %", "t = 0.2": "50.0 %"},
+    ]
+
+
+def test_errors_that_jump_at_faces_stand_beside_those_inside():
+    given = {name: record(f"kolmogorov-416-fano{name}", "best", 1e-2) for name in ("", "-patches", "-smoothing")}
+    jumps = {"-patches": AxisJumps(0, 6e-3, 2e-3, 5e-2, 5e-2), "-smoothing": AxisJumps(0, 3e-3, 2e-3, 5e-2, 5e-2)}
+    for name, along in jumps.items():
+        measured = tuple(replace(there, jumps=FaceJumps((2, 2), (along,))) for there in given[name].measured)
+        given[name] = replace(given[name], measured=measured)
+    best = {f"kolmogorov-416-fano{name}": [one] for name, one in given.items()}
+    text = results_page({"paper": {}, "best": best}, [], Path())
+    rows = table((None, text), "Kolmogorov flow, 416 × 416", 2)
+    assert [(row["operator"], row["ratio"], row["ratio of the truth"]) for row in rows] == [
+        ("FANO, smoothing", "1.50", "1.00"),
+        ("FANO, 2 × 2 patches", "3.00", "1.00"),
     ]
 
 
