@@ -17,8 +17,8 @@ from operformer.learning.recipe import Training
 from operformer.problems import Darcy, Kolmogorov
 from operformer.settings import choose
 
-# Epochs of one cycle in the plane, by how a run's name begins; problems in time have as many as in the paper, if nothing
-# is said below. An epoch of an AFNO at 416 points takes three times as long as that of a ViTNO.
+# Epochs of one cycle in the plane, by how a run's name begins; problems in time have as many as in the paper, if
+# nothing is said below. An epoch of an AFNO at 416 points takes almost three times as long as that of a ViTNO.
 _EPOCHS = {
     **dict.fromkeys(("darcy-416-afno", "piecewise-416-afno"), 5),
     "darcy-64": 20,

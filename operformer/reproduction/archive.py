@@ -1,7 +1,8 @@
 """results/PROTOCOL/NAME[-seed-K].json: the record of a run at the paper's scale, small enough to be kept with the code.
 
-The format is that of results.json, without pictures and spectra. Errors of single samples have four digits, those in H1
-are there for the training grid; of every grid and norm there is a summary.
+The format is that of results.json, without spectra. Errors of single samples have four digits, those in H1 are there
+for the training grid; of every grid and norm there is a summary. Pictures are kept of the runs that figures of Section
+6 show samples of.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from operformer.experiments import parse
 from operformer.experiments.experiment import Protocol
 from operformer.experiments.protocol import PROTOCOLS, check_protocol
 from operformer.files import read_json, write_bytes
+from operformer.reproduction.pictures import pack, unpack
 from operformer.reproduction.record import VERSION, Measured, Record, record_from, record_of, record_values, rounded
+from operformer.reproduction.studies import PICTURED
 from operformer.run import read_run
 
 DIGITS = 4
@@ -37,7 +40,7 @@ def record_run(folder: Path, protocol: Protocol) -> Record:
     if "started" not in run.made:
         raise DataError(f"{folder} does not say what it was trained with (made.json); train it again by a command")
     changes = check_protocol(experiment, protocol)
-    return replace(record_of(run, has_looks=False), protocol=protocol, changes=changes)
+    return replace(record_of(run, experiment.name in PICTURED), protocol=protocol, changes=changes)
 
 
 def keep(record: Record, folder: Path, is_replaced: bool = False) -> Path:
@@ -79,6 +82,7 @@ def _record(values: Any, path: Path) -> Record:
             raise ValueError(f"it is of version {values['version']}, not {VERSION}")
         given = {key: value for key, value in values.items() if key != "version"}
         record = record_from(given | {"measured": [_measured(one) for one in values["measured"]], "looks": {}})
+        record = replace(record, looks=unpack(values.get("looks", {})))
         _check(record)
         return record
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
@@ -103,8 +107,7 @@ def _is_same(one: Record, other: Record) -> bool:
 
 
 def _values(record: Record) -> dict[str, Any]:
-    values = {"version": VERSION} | record_values(record)
-    del values["looks"]
+    values = {"version": VERSION} | record_values(replace(record, looks={})) | {"looks": pack(record.looks)}
     for one, there in zip(values["measured"], record.measured, strict=True):
         one |= {"l2": asdict(there.l2), "h1": there.h1 and asdict(there.h1)}
         for name in ("spectrum", "h1_summary"):

@@ -16,12 +16,19 @@ from operformer.reproduction.record import Record, Results, operator_name, probl
 from operformer.reproduction.tables import note_of
 
 
-def sample_pair(results: Results, name: str, label: str = "1x") -> Figure | None:
-    """The median and the worst test sample of a run on one of its grids."""
-    record = results.runs.get(name)
-    if record is None or label not in record.looks:
-        return None
-    return pair_figure(*record.looks[label], record.problem, label, note_of(results))
+def headed(figure: Figure, text: str) -> Figure:
+    """The figure with a small text above it, before the one that is there."""
+    figure.suptitle("; ".join(filter(None, (text, figure.get_suptitle()))), fontsize=8, x=0.01, ha="left")
+    return figure
+
+
+def sample_pair(results: Results, names: Sequence[str], label: str = "1x") -> Figure | None:
+    """The median and the worst test sample on a grid, of the first of these runs that has pictures of it."""
+    for record in _made(results, names):
+        if label in record.looks:
+            figure = pair_figure(*record.looks[label], record.problem, label, note_of(results))
+            return headed(figure, f"{problem_name(record.settings)}, {record.operator}")
+    return None
 
 
 def resolutions(

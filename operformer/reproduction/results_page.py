@@ -15,6 +15,7 @@ from operformer.report.figures import to_svg
 from operformer.report.tables import Table
 from operformer.reproduction import studies
 from operformer.reproduction.archive import Archive, file_name, read_archive
+from operformer.reproduction.figures import headed
 from operformer.reproduction.paper import LI_ET_AL, PAPER, STATED, Stated
 from operformer.reproduction.record import Record, Results, operator_name, problem_name
 from operformer.reproduction.tables import (
@@ -44,12 +45,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     WIDTHS: tuple(name for names in studies.WIDTHS for name in names if "-width-" in name),
 }
 _OF_WIDTHS, _OF_EXTENSIONS = ("parameter_accuracy", "evaluation_cost"), "superresolution_KF_patching"
-_FIGURES = tuple(
-    figure
-    for study in studies.STUDIES.values()
-    for figure in study.figures
-    if figure.name.startswith(("superresolution", *_OF_WIDTHS))
-)
+_BEYOND = ("rollouts", "rollout_spectra", "error_spectra", "smoothing_spectra")  # records have no spectra
+_FIGURES = tuple(figure for study in studies.STUDIES.values() for figure in study.figures if figure.name not in _BEYOND)
 _LEAD = f"""# Results at the paper's scale
 
 Made by `operformer report results` from the records in [results/](results); a test compares them. Relative L2 errors of
@@ -204,8 +201,7 @@ def _draw(archive: Archive, folder: Path) -> list[str]:
                 continue
             drawn = figure.draw(_results(archive, protocol))
             if drawn is not None:
-                drawn.suptitle(f"protocol: {protocol}", fontsize=8, x=0.01, ha="left")
-                made[f"{protocol}-{figure.name}.svg"] = to_svg(drawn)
+                made[f"{protocol}-{figure.name}.svg"] = to_svg(headed(drawn, f"protocol: {protocol}"))
     for name, text in made.items():
         write_bytes(folder / name, text.encode())
     for path in folder.glob("*.svg"):

@@ -4,12 +4,15 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from synthetic import record
 
+from operformer.errors import DataError
+from operformer.learning.evaluation import Images
 from operformer.learning.face_jumps import AxisJumps, FaceJumps
 from operformer.learning.rollout import Rollout
-from operformer.reproduction.archive import keep, read_archive
+from operformer.reproduction.archive import keep, read_archive, read_record
 from operformer.reproduction.results_page import results_page, write_results_page
 
 ROOT = Path(__file__).parents[2]
@@ -146,6 +149,23 @@ def test_a_fano_alone_is_no_figure_of_extensions(tmp_path):
     keep(record("kolmogorov-416-fano-extension", "paper", 8e-3), tmp_path / "results")
     write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
     assert "paper-superresolution_KF_patching.svg" in (tmp_path / "RESULTS.md").read_text()
+
+
+def test_samples_are_kept_with_a_record_and_drawn(tmp_path):
+    axis = [0.0, 1 / 3, 2 / 3]
+    u, z = ([[[0.1 * i + k * j for j in range(3)] for i in range(3)]] for k in (1.0, 2.0))
+    median, worst = (Images(error, axis, axis, u, z, [[[x + error for x in row] for row in z[0]]]) for error in (1, 3))
+    given = replace(record("kolmogorov-416-fano-patches", "best", 8e-3), looks={"1x": (median, worst)})
+    path = keep(given, tmp_path / "results")
+    (found, _) = read_record(path).looks["1x"]
+    assert (found.error, found.u) == (1, np.float32(u).tolist())
+    assert found.x == [0.0, 0.333333, 0.666667]
+    write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
+    drawn = (tmp_path / "results/figures/best-FANO_NS_samples.svg").read_text()
+    assert "protocol: best; Kolmogorov flow, FANO, 2 × 2 patches" in drawn
+    path.write_text(path.read_text().replace('"shape": [1,3,3]', '"shape": [1,3,2]', 1))
+    with pytest.raises(DataError, match="is no record of a run"):
+        read_record(path)
 
 
 def test_the_repositorys_page_is_what_its_records_give():

@@ -40,9 +40,9 @@ TINY = Study(
         TableOf("cost", "tab:cost", cost_table),
     ),
     (
-        FigureOf("curves", "fig:curves", "Curves.", partial(sample_pair, name=NAMES[0])),
-        FigureOf("images", "fig:images", "Images.", partial(sample_pair, name=NAMES[1])),
-        FigureOf("nothing", "fig:nothing", "Nothing.", partial(sample_pair, name="darcy-416-fno")),
+        FigureOf("curves", "fig:curves", "Curves.", partial(sample_pair, names=NAMES[:1])),
+        FigureOf("images", "fig:images", "Images.", partial(sample_pair, names=NAMES[1:2])),
+        FigureOf("nothing", "fig:nothing", "Nothing.", partial(sample_pair, names=["darcy-416-fno"])),
         FigureOf("resolutions", "fig:resolutions", "Resolutions.", partial(resolutions, groups=[[n] for n in NAMES])),
         FigureOf("spectra", "fig:s", "Spectra.", partial(spectra, groups=[NAMES[1:]], of=trained_spectrum)),
         FigureOf("tradeoff", "fig:t", "Costs.", partial(tradeoff, groups=[NAMES, NAMES[1:]], cost="operations")),
