@@ -45,7 +45,7 @@ def ship(folder: Path, name: str, models: Path = SHIPPED) -> Path:
 
 def stored(experiment: Experiment, operator: Operator) -> dict[str, Tensor]:
     """What is written of an operator: its parameters in float16 where that changes no error, else all as it is."""
-    own = dict(operator.state_dict())
+    own = {key: t.clone() for key, t in operator.state_dict().items()}
     parameters = {key for key, _ in operator.named_parameters()}
     half = {key: t.to(torch.float16) if key in parameters else t for key, t in own.items()}
     if own["input_mean"].dtype != torch.float32:
