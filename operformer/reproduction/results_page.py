@@ -117,9 +117,16 @@ def problem_table(archive: Archive, title: str, names: Sequence[str]) -> Table:
 
 def _other_operators(archive: Archive, names: Sequence[str]) -> list[str]:
     """A sentence about the operators of the best recipe that the row does not name as they are."""
-    best = {name: operator_name(archive["best"][name][0].settings) for name in names if name in archive["best"]}
+    best = {name: _described(archive["best"][name][0]) for name in names if name in archive["best"]}
     said = [f"that of {name} is {operator}" for name, operator in best.items() if operator != _operator(name)]
     return [f"Operators of the best recipe: {'; '.join(said)}."] if said else []
+
+
+def _described(record: Record) -> str:
+    """The operator of a record, with its patches where they are several and not those of the row."""
+    key = "operator.n_patches"
+    patches = record.changes[key][1] if key in record.changes else [1]
+    return record.operator if set(patches) == {1} else f"{record.operator}, {' × '.join(map(str, patches))} patches"
 
 
 def _jumps(archive: Archive, protocol: Protocol, names: Sequence[str]) -> list[str]:

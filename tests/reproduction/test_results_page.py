@@ -61,9 +61,13 @@ def test_the_numbers_are_those_of_the_records(page):
 
 
 def test_operators_that_are_not_those_of_the_row_are_named():
-    best = {name: [record(name, "best", 5e-4)] for name in ("darcy-64-tno", "kolmogorov-416-fano")}
+    names = ("darcy-64-tno", "kolmogorov-416-fano", "kolmogorov-416-fano-smoothing")
+    best = {name: [record(name, "best", 5e-4)] for name in names}
     said = re.findall(r"Operators of the best recipe: (.*)", results_page({"paper": {}, "best": best}, [], Path()))
-    assert said == ["that of kolmogorov-416-fano is FANO, one patch, no attention."]
+    assert said == [
+        "that of kolmogorov-416-fano is FANO, one patch, no attention; "
+        "that of kolmogorov-416-fano-smoothing is FANO, smoothing, 2 × 2 patches."
+    ]
 
 
 def test_flows_that_were_followed_stand_beside_the_forecast_of_no_change():
