@@ -10,7 +10,7 @@ from typing import Any
 
 from operformer.errors import UsageError
 from operformer.experiments.experiment import KINDS, Experiment, Protocol, Scale, parse
-from operformer.experiments.recipes import recipe
+from operformer.experiments.recipes import OTHERS, recipe
 from operformer.experiments.section6 import EXPERIMENTS
 from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.operators.pretrained import OPERATORS
@@ -43,6 +43,8 @@ def find_experiment(
             f"an experiment is a name or a .toml file: got {source!r}; pairs of your own come in by operformer import, "
             "and examples/own.toml is an experiment on them"
         )
+    elif source in OTHERS:
+        raise UsageError(f"{source} is not of the paper and has a recipe only; give --protocol best")
     else:
         mapping = choose(EXPERIMENTS, source, "the experiment")[scale or "smoke"].to_mapping()
     if not isinstance(mapping, dict):

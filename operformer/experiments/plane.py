@@ -23,7 +23,8 @@ WIDTHS = (32, 64, 96, 128)  # Figures parameter_accuracy and evaluation_cost_acc
 
 # Layers, modes and patches (32 x 32 points at 416 x 416) are Section 6.2's; heads are those of the authors' scripts.
 _ENCODER = {"n_layers": 6, "n_heads": 8}
-_PATCHED = _ENCODER | {"n_patches": [13, 13], "final_modes": 64}
+PATCHES: dict[Scale, list[int]] = {"smoke": [4, 4], "paper": [13, 13]}
+_PATCHED = _ENCODER | {"n_patches": PATCHES["paper"], "final_modes": 64}
 _OPERATORS: dict[str, dict[str, Any]] = {
     "TNO": _ENCODER,
     "ViTNO": _PATCHED | {"n_modes": 12},
@@ -32,7 +33,7 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "AFNO": {"n_layers": 4, "n_blocks": 8},
     "GalerkinTransformer": {"n_layers": 4, "n_heads": 4},
 }
-_SMOKE_PATCHED = {"n_heads": 4, "n_patches": [4, 4], "final_modes": 8}
+_SMOKE_PATCHED = {"n_heads": 4, "n_patches": PATCHES["smoke"], "final_modes": 8}
 _SMOKE_OPERATORS: dict[str, dict[str, Any]] = {
     "TNO": {"n_heads": 2},
     "ViTNO": _SMOKE_PATCHED | {"n_modes": 6},

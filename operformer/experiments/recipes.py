@@ -11,14 +11,13 @@ from typing import Any
 
 from operformer.errors import UsageError
 from operformer.experiments.experiment import Data, Experiment, Protocol
-from operformer.experiments.plane import run
 from operformer.experiments.section6 import EXPERIMENTS
 from operformer.learning.recipe import Training
 from operformer.problems import Darcy, Kolmogorov
 from operformer.settings import choose
 
-# Epochs of one cycle in the plane, by how a run's name begins; problems in time have as many as in the paper, if
-# nothing is said below. An epoch of an AFNO at 416 points takes almost three times as long as that of a ViTNO.
+# Epochs of one cycle in the plane, by how a run's name begins, the first that fits; problems in time have as many as in
+# the paper, if nothing is said below. Epochs of an AFNO at 416 points take more than a minute, so Darcy flow has five.
 _EPOCHS = {
     **dict.fromkeys(("darcy-416-afno", "piecewise-416-afno"), 5),
     "darcy-64": 20,
@@ -113,7 +112,9 @@ _COARSE = {
 # validation pairs; ours are further draws. Thinned out, a coefficient does not tell where it jumps, nor where a
 # gradient does: the loss is L2.
 OTHERS = {
-    **{name: scales["paper"] for name, scales in run("kolmogorov-416", "FANO", variant="patches", **_PATCHES).items()},
+    "kolmogorov-416-fano-patches": replace(
+        EXPERIMENTS["kolmogorov-416-fano"]["paper"], name="kolmogorov-416-fano-patches"
+    ),
     "darcy-li-85": Experiment(
         "darcy-li-85",
         replace(Darcy.of_li_et_al(), read_from=421),

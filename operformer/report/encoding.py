@@ -44,9 +44,14 @@ def encode_errors(errors: Array) -> Encoded:
     return lowest, highest, _text(np.where(finite, np.where(zero, 0, codes), NEGATIVE))
 
 
-def encode_axis(points: Array) -> str:
-    """Coordinates as they are, in 32 bits."""
-    return base64.b64encode(np.ascontiguousarray(points, dtype="<f4").tobytes()).decode()
+def encode_floats(values: Array) -> str:
+    """Numbers as they are, in 32 bits."""
+    return base64.b64encode(np.ascontiguousarray(values, dtype="<f4").tobytes()).decode()
+
+
+def decode_floats(text: str) -> NDArray[np.float32]:
+    """The reverse, in one row; a ValueError where the text is none."""
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4")
 
 
 def _text(codes: Array) -> str:

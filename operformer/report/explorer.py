@@ -14,7 +14,7 @@ import numpy as np
 
 from operformer.errors import DataError
 from operformer.learning.gallery import Shown, read_gallery
-from operformer.report.encoding import Array, encode_axis, encode_errors, encode_values
+from operformer.report.encoding import Array, encode_errors, encode_floats, encode_values
 from operformer.report.figures import ERRORS, INPUT, PREDICTION, TRUTH
 from operformer.report.tables import grid_name, percent, run_names
 from operformer.run import Run
@@ -103,7 +103,7 @@ def _view(exhibit: Exhibit, label: str, axes: dict[Any, int], pictures: dict[Any
     return {
         "size": _size(exhibit.points[label], [len(axis) for axis in chosen]),
         "axes": [
-            _number(axes, encode_axis(axis[order])) for axis, order in zip(coordinates, chosen, strict=True)
+            _number(axes, encode_floats(axis[order])) for axis, order in zip(coordinates, chosen, strict=True)
         ],
         "samples": [
             {

@@ -1,8 +1,8 @@
 """results/PROTOCOL/NAME[-seed-K].json: the record of a run at the paper's scale, small enough to be kept with the code.
 
 The format is that of results.json, without spectra. Errors of single samples have four digits, those in H1 are there
-for the training grid; of every grid and norm there is a summary. Pictures are kept of the runs that figures of Section
-6 show samples of.
+for the training grid; of every grid and norm there is a summary. The samples that figures of Section 6 show are packed
+(pictures.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from operformer.experiments.protocol import PROTOCOLS, check_protocol
 from operformer.files import read_json, write_bytes
 from operformer.reproduction.pictures import pack, unpack
 from operformer.reproduction.record import VERSION, Measured, Record, record_from, record_of, record_values, rounded
-from operformer.reproduction.studies import PICTURED
+from operformer.reproduction.studies import pictured_grids
 from operformer.run import read_run
 
 DIGITS = 4
@@ -40,7 +40,7 @@ def record_run(folder: Path, protocol: Protocol) -> Record:
     if "started" not in run.made:
         raise DataError(f"{folder} does not say what it was trained with (made.json); train it again by a command")
     changes = check_protocol(experiment, protocol)
-    return replace(record_of(run, experiment.name in PICTURED), protocol=protocol, changes=changes)
+    return replace(record_of(run, pictured_grids(experiment.name)), protocol=protocol, changes=changes)
 
 
 def keep(record: Record, folder: Path, is_replaced: bool = False) -> Path:
@@ -144,11 +144,21 @@ def _check(record: Record) -> None:
         raise ValueError("its list of changes is not that of its settings")
     if any(len(there.errors) != experiment.data.test for there in (record.trained, *record.measured)):
         raise ValueError(f"there are not errors of {experiment.data.test} test samples")
+    for label, (median, worst) in record.looks.items():
+        _check_samples(record.on(label), median.error, worst.error)
     for name in ("started", "commit", "is_clean", "device", "torch"):
         record.made[name]
     for name in ("data", "evaluation"):
         float(record.clock[name])
     float(record.seconds), int(record.parameters), int(record.operations)
+
+
+def _check_samples(there: Measured | None, median: float, worst: float) -> None:
+    """That pictures of such errors are of samples that were measured there."""
+    if there is None:
+        raise ValueError("there are pictures of a grid without errors")
+    if abs(worst - there.l2.worst) > CLOSE * worst or min(abs(e - median) for e in there.errors) > CLOSE * median:
+        raise ValueError(f"the pictures on the grid {there.label} are of no sample there")
 
 
 def _text(values: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from operformer.learning.records import look_of
+from operformer.report.encoding import decode_floats, encode_floats
 from operformer.reproduction.record import DIGITS, Look, rounded
 
 _FUNCTIONS = ("u", "z", "prediction")
@@ -21,21 +21,19 @@ def pack(looks: Mapping[str, tuple[Look, Look]]) -> dict[str, Any]:
 
 
 def unpack(values: Mapping[str, Any]) -> dict[str, tuple[Look, Look]]:
-    """The reverse; a ValueError where functions do not live on their axes."""
+    """The reverse; a ValueError where functions do not live on their axes or are not finite."""
     return {label: (_unpack(median), _unpack(worst)) for label, (median, worst) in values.items()}
 
 
 def _pack(look: Look) -> dict[str, Any]:
-    values = rounded(asdict(look), DIGITS)
-    for name in _FUNCTIONS:
-        array = np.asarray(getattr(look, name), "<f4")
-        values[name] = {"shape": list(array.shape), "float32": base64.b64encode(array.tobytes()).decode()}
-    return values
+    functions = {name: np.asarray(getattr(look, name)) for name in _FUNCTIONS}
+    values: dict[str, Any] = rounded({name: v for name, v in asdict(look).items() if name not in functions}, DIGITS)
+    return values | {name: {"shape": list(f.shape), "float32": encode_floats(f)} for name, f in functions.items()}
 
 
 def _unpack(values: Mapping[str, Any]) -> Look:
-    found = dict(values)
-    for name in _FUNCTIONS:
-        data = base64.b64decode(values[name]["float32"], validate=True)
-        found[name] = np.frombuffer(data, "<f4").reshape(values[name]["shape"]).tolist()
-    return look_of(found)
+    functions = {name: decode_floats(values[name]["float32"]).reshape(values[name]["shape"]) for name in _FUNCTIONS}
+    for name, found in functions.items():
+        if not np.isfinite(found).all():
+            raise ValueError(f"{name} of a sample is not finite")
+    return look_of({**values, **{name: found.tolist() for name, found in functions.items()}})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 
 from operformer.errors import DataError
 from operformer.experiments.experiment import KINDS, Experiment
+from operformer.experiments.plane import PATCHES
 from operformer.files import read_json, write_bytes
 from operformer.learning.error_spectra import ErrorSpectrum
 from operformer.learning.evaluation import Curves, Evaluation, Images, Summary, summarise
@@ -135,10 +136,11 @@ def operator_name(settings: Mapping[str, Any]) -> str:
         name += f", {operator['n_layers']} layers"
     if settings["problem"].get("initial") and not operator.get("initial_channels"):
         name += ", constant channels"
-    if set(operator.get("n_patches", ())) == {1}:
+    patches = list(operator.get("n_patches", ()))
+    if set(patches) == {1}:
         name += ", one patch, no attention"
-    elif settings["name"].endswith("-patches"):
-        name += f", {' × '.join(map(str, operator['n_patches']))} patches"
+    elif patches and patches not in PATCHES.values():
+        name += f", {' × '.join(map(str, patches))} patches"
     if operator.get("periodic_extension"):
         name += ", periodic extension"
     return name if operator.get("smoothing", "none") == "none" else f"{name}, smoothing"
@@ -154,19 +156,18 @@ def problem_name(settings: Mapping[str, Any]) -> str:
     return _PROBLEMS.get(problem["name"], problem["name"])
 
 
-def record_of(run: Run, has_looks: bool) -> Record:
-    """What is kept of a run; pictures on the training grid and on irregular ones, if any figure shows them."""
+def record_of(run: Run, pictured: Container[str]) -> Record:
+    """What is kept of a run, with pictures on the grids of these labels."""
     experiment = run.experiment
     with torch.device("meta"):
         parameters = count_parameters(experiment.make_operator())
-    shown = [e for e in run.evaluations if has_looks and (e.label == "1x" or not e.label.endswith("x"))]
     return Record(
         settings=experiment.to_mapping(),
         parameters=parameters,
         operations=operations_of(experiment),
         seconds=round(run.seconds, 3),
         measured=tuple(_measured(e) for e in run.evaluations),
-        looks={e.label: (e.median_sample, e.worst_sample) for e in shown},
+        looks={e.label: (e.median_sample, e.worst_sample) for e in run.evaluations if e.label in pictured},
         rollout=run.rollout,
         made=run.made,
         clock=run.clock,

@@ -45,7 +45,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     WIDTHS: tuple(name for names in studies.WIDTHS for name in names if "-width-" in name),
 }
 _OF_WIDTHS, _OF_EXTENSIONS = ("parameter_accuracy", "evaluation_cost"), "superresolution_KF_patching"
-_BEYOND = ("rollouts", "rollout_spectra", "error_spectra", "smoothing_spectra")  # records have no spectra
+_BEYOND = ("rollouts", "rollout_spectra", "error_spectra", "smoothing_spectra")  # the paper
 _FIGURES = tuple(figure for study in studies.STUDIES.values() for figure in study.figures if figure.name not in _BEYOND)
 _LEAD = f"""# Results at the paper's scale
 
@@ -117,16 +117,9 @@ def problem_table(archive: Archive, title: str, names: Sequence[str]) -> Table:
 
 def _other_operators(archive: Archive, names: Sequence[str]) -> list[str]:
     """A sentence about the operators of the best recipe that the row does not name as they are."""
-    best = {name: _described(archive["best"][name][0]) for name in names if name in archive["best"]}
+    best = {name: archive["best"][name][0].operator for name in names if name in archive["best"]}
     said = [f"that of {name} is {operator}" for name, operator in best.items() if operator != _operator(name)]
     return [f"Operators of the best recipe: {'; '.join(said)}."] if said else []
-
-
-def _described(record: Record) -> str:
-    """The operator of a record, with its patches where they are several and not those of the row."""
-    key = "operator.n_patches"
-    patches = record.changes[key][1] if key in record.changes else [1]
-    return record.operator if set(patches) == {1} else f"{record.operator}, {' × '.join(map(str, patches))} patches"
 
 
 def _jumps(archive: Archive, protocol: Protocol, names: Sequence[str]) -> list[str]:
@@ -161,7 +154,8 @@ def spread_text(errors: Sequence[float]) -> str:
 
 
 def _operator(name: str) -> str:
-    settings = reference(name).to_mapping()
+    """That of the paper's run, of a run that the paper has not that of its recipe."""
+    settings = (reference(name) if name in RECIPES["paper"] else RECIPES["best"][name]).to_mapping()
     width = f", width {settings['operator']['hidden_channels']}" if "-width-" in name else ""
     return operator_name(settings) + width
 

@@ -41,8 +41,18 @@ LOGNORMAL, PIECEWISE, KOLMOGOROV = (
 HIGH = (*LOGNORMAL, *PIECEWISE, *KOLMOGOROV)
 FANO = "kolmogorov-416-fano"
 SMOOTHED, EXTENDED, PATCHED = (f"{FANO}-{variant}" for variant in ("smoothing", "extension", "patches"))
-# Runs that figures show samples of.
-PICTURED = (*LORENZ, *IRREGULAR, LOGNORMAL[1], PIECEWISE[1], FANO, SMOOTHED, PATCHED)
+# The figures of samples: the run, or where it has none another one, and the grid.
+PICTURED: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
+    {
+        "xtoyz": (LORENZ, "1x"),
+        "irregular": (IRREGULAR[:1], "irregular"),
+        "irregular_t": (IRREGULAR[1:], "irregular"),
+        "FANO_lognormal_samples": (LOGNORMAL[1:2], "1x"),
+        "FANO_piecewise_samples": (PIECEWISE[1:2], "1x"),
+        "FANO_NS_samples": ((FANO, PATCHED), "1x"),
+        "FANO_NS_samples_smoothing": ((SMOOTHED,), "1x"),
+    }
+)
 NARROW = (32, 64, 96)  # widths beside the experiments' own, 128
 WIDTHS = tuple(
     tuple(run for name in names for run in (*(f"{name}-width-{n}" for n in NARROW), name))
@@ -59,7 +69,13 @@ def _grids(name: str, names: Sequence[str]) -> TableOf:
     return TableOf(name, f"tab:{name}", partial(grid_table, title=title, names=names))
 
 
-def _pair(name: str, runs: Sequence[str], shown: str, label: str = "1x") -> FigureOf:
+def pictured_grids(run: str) -> tuple[str, ...]:
+    """The labels of the grids that a figure shows samples of this run on."""
+    return tuple(dict.fromkeys(label for runs, label in PICTURED.values() if run in runs))
+
+
+def _pair(name: str, shown: str) -> FigureOf:
+    runs, label = PICTURED[name]
     caption = f"The test samples of median and of worst error. {shown}"
     return FigureOf(name, f"fig:{name}", caption, partial(sample_pair, names=runs, label=label))
 
@@ -90,7 +106,7 @@ _LORENZ = Study(
     "values; the other one has them as constant channels, which mean the same at every resolution.",
     LORENZ,
     (_accuracy("lorenz", "x(t), y(0), z(0) to y(t), z(t): relative L2 error", LORENZ), _grids("lorenz_grids", LORENZ)),
-    (_pair("xtoyz", LORENZ, "Input, both outputs, error."),),
+    (_pair("xtoyz", "Input, both outputs, error."),),
 )
 _TIME = Study(
     "time-resolution",
@@ -108,8 +124,8 @@ _IRREGULAR = Study(
     IRREGULAR,
     (_grids("irregular", IRREGULAR),),
     (
-        _pair("irregular", IRREGULAR[:1], "TNO on the irregular grid.", "irregular"),
-        _pair("irregular_t", IRREGULAR[1:], "Transformer on the irregular grid.", "irregular"),
+        _pair("irregular", "TNO on the irregular grid."),
+        _pair("irregular_t", "Transformer on the irregular grid."),
     ),
 )
 _LOW = Study(
@@ -134,9 +150,9 @@ _HIGH = Study(
         _grids("high_resolution_grids", HIGH),
     ),
     (
-        _pair("FANO_lognormal_samples", LOGNORMAL[1:2], _DARCY),
-        _pair("FANO_piecewise_samples", PIECEWISE[1:2], _DARCY),
-        _pair("FANO_NS_samples", (FANO, PATCHED), _FLOW),
+        _pair("FANO_lognormal_samples", _DARCY),
+        _pair("FANO_piecewise_samples", _DARCY),
+        _pair("FANO_NS_samples", _FLOW),
         _resolutions("superresolution_lognormal_right", LOGNORMAL),
         _resolutions("superresolution_piecewise", PIECEWISE),
         _resolutions("superresolution_KF", KOLMOGOROV),
@@ -172,7 +188,7 @@ _SMOOTHING = Study(
         _accuracy("smoothing", "Smoothing: relative L2 error", (FANO, SMOOTHED)),
         TableOf("face_jumps", "tab:face_jumps", partial(jump_table, title="Jumps", names=(FANO, SMOOTHED))),
     ),
-    (_pair("FANO_NS_samples_smoothing", (SMOOTHED,), _FLOW), _spectra("smoothing_spectra", ((FANO, SMOOTHED),))),
+    (_pair("FANO_NS_samples_smoothing", _FLOW), _spectra("smoothing_spectra", ((FANO, SMOOTHED),))),
 )
 _EXTENSION = Study(
     "periodic-extension",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from operformer.learning.gallery import Gallery, Shown
+from operformer.report.encoding import decode_floats, encode_floats
 
 SAMPLES = 4
 MOST = 64  # points along an axis of a plane
@@ -35,7 +35,7 @@ def pack(views: Mapping[str, Views]) -> dict[str, Any]:
 
 def unpack(values: Mapping[str, Any]) -> dict[str, Views]:
     """The reverse."""
-    arrays = [np.frombuffer(base64.b64decode(text, validate=True), np.float32) for text in values["arrays"]]
+    arrays = [decode_floats(text) for text in values["arrays"]]
     return {
         run: {label: _shown(packed, arrays) for label, packed in found.items()} for run, found in values["runs"].items()
     }
@@ -54,8 +54,7 @@ def _pack(array: np.ndarray | None, pool: dict[str, int]) -> Any:
         return None
     if array.dtype == np.int64:
         return array.tolist()
-    text = base64.b64encode(np.ascontiguousarray(array, np.float32).tobytes()).decode()
-    return [pool.setdefault(text, len(pool)), *array.shape]
+    return [pool.setdefault(encode_floats(array), len(pool)), *array.shape]
 
 
 def _shown(packed: Mapping[str, Any], arrays: list[np.ndarray]) -> Shown:

@@ -52,6 +52,27 @@ def test_a_patch_of_the_coarse_grid_has_all_modes(name):
     assert coarsest / patches >= 2 * experiment.operator["n_modes"]
 
 
+def test_smoothing_and_extension_are_compared_on_the_same_patches():
+    plain, smoothed, extended = (
+        RECIPES["best"][f"kolmogorov-416-fano-{variant}"] for variant in ("patches", "smoothing", "extension")
+    )
+    assert (plain.operator["n_patches"], plain.operator["n_modes"], plain.operator["adds_input"]) == ([2, 2], 16, True)
+    assert smoothed.operator == plain.operator | {"smoothing": "periodic"}
+    assert extended.operator == plain.operator | {"periodic_extension": True}
+    assert plain.training == smoothed.training == extended.training
+    training = plain.training
+    assert (training.optimizer, training.learning_rate, training.batch_size) == ("muon", 4e-3, 4)
+    assert (plain.data.coarser, training.stages, training.epochs, training.batches) == ((104,), (8, 2), 10, "pairs")
+    with pytest.raises(UsageError, match=r"kolmogorov-416-fano-patches is not of the paper .* give --protocol best"):
+        find_experiment("kolmogorov-416-fano-patches")
+
+
+def test_epochs_are_those_of_the_first_name_that_fits():
+    epochs = {name: run.training.epochs for name, run in RECIPES["paper"].items()}
+    assert (epochs["darcy-416-afno"], epochs["piecewise-416-afno"], epochs["darcy-416-fno"]) == (5, 5, 6)
+    assert (epochs["kolmogorov-416-afno"], epochs["darcy-64-afno"], epochs["lorenz-y"]) == (2, 20, 100)
+
+
 @pytest.mark.parametrize("name", ["lorenz-y", "lorenz-yz-invariant"])
 def test_the_best_recipes_on_a_line_see_half_the_resolution_to_the_end(name):
     data, training = RECIPES["best"][name].data, RECIPES["best"][name].training

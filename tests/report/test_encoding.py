@@ -5,7 +5,7 @@ import base64
 import numpy as np
 import pytest
 
-from operformer.report.encoding import encode_axis, encode_errors, encode_values
+from operformer.report.encoding import encode_errors, encode_floats, encode_values
 
 
 def codes(text, dtype="<u2"):
@@ -62,4 +62,4 @@ def test_no_error_is_not_taken_for_a_large_one():
 
 def test_axes_are_kept_as_they_are():
     points = np.array([0.0, 0.1, 7.25], dtype=np.float32)
-    np.testing.assert_array_equal(codes(encode_axis(points), "<f4"), points)
+    np.testing.assert_array_equal(codes(encode_floats(points), "<f4"), points)

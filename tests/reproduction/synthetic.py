@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from operformer.experiments.protocol import check_protocol
 from operformer.experiments.recipes import recipe
+from operformer.learning.evaluation import Images
 from operformer.reproduction.record import Measured, Record
 
 GRIDS = {"0.5x": 3.0, "0.75x": 2.0, "1x": 1.0, "1.5x": 1.5, "2x": 2.5, "graded": 4.0}
@@ -38,3 +39,13 @@ def record(name, protocol, median, seed=0, seconds=100.0, **made):
         protocol=protocol,
         changes=check_protocol(experiment, protocol),
     )
+
+
+def pictured(name, points):
+    """A record of median 1e-2 with pictures of its median and its worst sample on the training grid."""
+    given = record(name, "best", 1e-2)
+    axis = [k / points for k in range(points)]
+    u, z = ([[[0.1 * x + factor * y for y in axis] for x in axis]] for factor in (1.0, 2.0))
+    chosen = (sorted(given.trained.errors)[len(given.trained.errors) // 2], given.trained.l2.worst)
+    looks = (Images(e, axis, axis, u, z, [[[v + e for v in row] for row in z[0]]]) for e in chosen)
+    return replace(given, looks={"1x": tuple(looks)})

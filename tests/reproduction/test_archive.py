@@ -6,7 +6,7 @@ from dataclasses import replace
 from shutil import copytree
 
 import pytest
-from synthetic import record
+from synthetic import pictured, record
 from tiny import line
 
 from operformer.errors import DataError, UsageError
@@ -49,6 +49,19 @@ def test_a_record_comes_back(tmp_path):
 def test_the_largest_records_stay_small(tmp_path):
     assert keep(record("kolmogorov-416-fano", "paper", 1.234e-3), tmp_path).stat().st_size < 60_000
     assert keep(record("lorenz-yz", "paper", 1.234e-3), tmp_path).stat().st_size < 80_000  # 1000 test samples
+
+
+def test_samples_of_a_plane_stay_small(tmp_path):
+    assert keep(pictured("kolmogorov-416-fano", 64), tmp_path).stat().st_size < 200_000
+
+
+@pytest.mark.parametrize(("label", "median", "worst"), [("2y", 1e-2, 2e-2), ("1x", 1e-2, 1e-2), ("1x", 3e-2, 2e-2)])
+def test_samples_of_another_run_are_refused(tmp_path, label, median, worst):
+    given = pictured("kolmogorov-416-fano", 2)
+    (first, last) = given.looks["1x"]
+    others = {label: (replace(first, error=median), replace(last, error=worst))}
+    with pytest.raises(DataError, match="pictures"):
+        keep(replace(given, looks=others), tmp_path)
 
 
 def test_an_archive_has_both_protocols_and_all_seeds(tmp_path):
@@ -132,6 +145,8 @@ def test_a_run_becomes_a_record_by_four_commands(call, tmp_path, monkeypatch, ti
         assert there[evaluation.label]["l2"]["median"] == evaluation.median
         assert there[evaluation.label]["h1"]["worst"] == evaluation.h1.worst
         assert there[evaluation.label]["errors"] == [float(f"{error:.4g}") for error in evaluation.errors]
+    assert values["looks"].keys() == {"1x"}  # on which a figure shows it
+    assert read_record(path).looks["1x"][1].error == pytest.approx(run.evaluation("1x").worst, rel=1e-5)
     assert values["settings"]["training"]["seed"] == 2
     assert values["changes"] == {"training.schedule": ["plateau", "one-cycle"], "training.seed": [0, 2]}
     assert values["seconds"] == pytest.approx(run.seconds, abs=1e-3)

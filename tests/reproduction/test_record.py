@@ -89,6 +89,7 @@ def test_names_for_readers():
     assert operator_name(settings(darcy, name="FANO", smoothing="periodic")) == "FANO, smoothing"
     assert operator_name(settings(darcy, name="FANO", periodic_extension=True)) == "FANO, periodic extension"
     assert operator_name(settings(darcy, name="FANO", n_patches=[1, 1])) == "FANO, one patch, no attention"
-    assert operator_name(settings(darcy, name="FANO", n_patches=[1, 2])) == "FANO"
+    assert operator_name(settings(darcy, name="FANO", n_patches=[1, 2])) == "FANO, 1 × 2 patches"
+    assert operator_name(settings(darcy, name="FANO", n_patches=[13, 13])) == "FANO"  # the paper's
     deeper = settings(darcy, name="GalerkinTransformer", n_layers=6, run="darcy-64-galerkin-layers-6")
     assert operator_name(deeper) == "Galerkin transformer, 6 layers"

@@ -25,7 +25,10 @@ def test_rollouts_stand_beside_the_forecast_of_no_change(made):
     results = replace(results, runs={name: replace(results.runs[name], rollout=rollout)})
     table = rollout_table(results, "Growth", [name])
     assert table.header == ("operator", "t = 0.1", "t = 0.2", "t = 0.3")
-    assert table.rows == (("FANO", "20.0 %", "30.0 %", "60.0 %"), ("no change", "30.0 %", "30.0 %", "30.0 %"))
+    assert table.rows == (
+        ("FANO, 2 × 2 patches", "20.0 %", "30.0 %", "60.0 %"),
+        ("no change", "30.0 %", "30.0 %", "30.0 %"),
+    )
 
 
 def test_growth_with_the_number_of_points(made):
