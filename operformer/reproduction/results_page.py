@@ -86,9 +86,16 @@ def results_page(archive: Archive, figures: Sequence[str], folder: Path) -> str:
                 parts += [*_jumps(archive, protocol, made), *_rollouts(archive, protocol, made)]
     if figures:
         parts += ["## Figures of Section 6 from these records"]
-        parts += [f"![{name}]({(folder / 'figures' / name).as_posix()})" for name in figures]
+        parts += [line for name in figures for line in _figure(name, folder / "figures")]
     parts += ["## Records", _record_table(archive, folder).markdown() if any(archive.values()) else "None yet."]
     return "\n\n".join(parts) + "\n"
+
+
+def _figure(name: str, folder: Path) -> tuple[str, str]:
+    """What a file PROTOCOL-NAME.svg shows, and the file."""
+    protocol, _, figure = name.removesuffix(".svg").partition("-")
+    caption = next(known.caption for known in _FIGURES if known.name == figure)
+    return f"Figure **{figure}**, protocol {protocol}. {caption}", f"![{figure}]({(folder / name).as_posix()})"
 
 
 def _sections(archive: Archive) -> dict[str, tuple[str, ...]]:
