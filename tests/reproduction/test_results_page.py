@@ -15,6 +15,7 @@ from operformer.learning.face_jumps import AxisJumps, FaceJumps
 from operformer.learning.rollout import Rollout
 from operformer.reproduction.archive import keep, read_archive
 from operformer.reproduction.results_page import SECTIONS, results_page, write_results_page
+from operformer.reproduction.targets import target_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -182,6 +183,12 @@ def test_the_repositorys_figures_are_those_of_its_records(tmp_path):
     copytree(ROOT / "results", tmp_path / "results")
     write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
     assert (tmp_path / "RESULTS.md").read_text() == (ROOT / "RESULTS.md").read_text()
+
+
+def test_the_readme_has_the_targets():
+    readme = (ROOT / "README.md").read_text()
+    for target, known, _, _, here, *_ in target_table(read_archive(ROOT / "results")).rows:
+        assert f"| {target} | {known} | {here} |" in readme
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
