@@ -17,7 +17,7 @@ from operformer.reproduction.views import views_of
 from operformer.run import read_run
 
 RESULTS = "results.json"
-PICTURED = ("1x", "irregular", "graded")
+SHOWN_GRIDS = ("1x", "irregular", "graded")  # in pictures
 
 
 def reproduce(
@@ -35,7 +35,7 @@ def reproduce(
     for name in wanted.keys() - {failure.name for failure in failures}:
         place, is_main = folder / "runs" / name, "-width-" not in name
         try:
-            runs[name] = record_of(read_run(place), PICTURED if is_main else ())
+            runs[name] = record_of(read_run(place), SHOWN_GRIDS if is_main else ())
             views[name] = views_of(read_gallery(place / "gallery.npz")) if is_main else {}
         except OperformerError as error:  # a file that was damaged since
             failures.append(Failure(name, str(error), error.exit_code))
