@@ -91,5 +91,9 @@ def test_names_for_readers():
     assert operator_name(settings(darcy, name="FANO", n_patches=[1, 1])) == "FANO, one patch, no attention"
     assert operator_name(settings(darcy, name="FANO", n_patches=[1, 2])) == "FANO, 1 × 2 patches"
     assert operator_name(settings(darcy, name="FANO", n_patches=[13, 13])) == "FANO"  # the paper's
+    assert operator_name(settings(darcy, name="FANO", basis="fourier")) == "FANO"
+    cosines = settings(darcy, name="FANO", n_patches=[2, 2], basis="cosine")
+    assert operator_name(cosines) == "FANO, 2 × 2 patches, cosines"
+    assert operator_name(settings(darcy, name="ViTNO", basis="legendre")) == "ViTNO, Legendre polynomials"
     deeper = settings(darcy, name="GalerkinTransformer", n_layers=6, run="darcy-64-galerkin-layers-6")
     assert operator_name(deeper) == "Galerkin transformer, 6 layers"
