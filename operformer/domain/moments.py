@@ -43,6 +43,11 @@ class Moments:
         """(channels,), float64."""
         return (self._squares / (self._counted or torch.nan)).sqrt()
 
+    @property
+    def root_mean_square(self) -> Tensor:
+        """(channels,), float64: the deviation from zero."""
+        return (self.std.square() + self.mean.square()).sqrt()
+
 
 def _shares(grid: Grid) -> Tensor:
     """Weights that sum to one, (N,) or (count, N)."""

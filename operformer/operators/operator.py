@@ -30,6 +30,7 @@ class Operator(nn.Module, ABC):
 
     is_pointwise: ClassVar[bool] = False  # between attentions: takes a query, and functions on points of their own
     adds_input: bool = False  # what is learned is z - u
+    is_zero_at_boundary: bool = False  # whatever the weights are: a mean of outputs would stand there in their place
 
     input_mean: Tensor
     input_scale: Tensor

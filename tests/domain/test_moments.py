@@ -18,6 +18,8 @@ def test_blocks_have_the_moments_of_the_whole():
         moments.add(block, GRID)
     torch.testing.assert_close(moments.mean, mean, rtol=1e-14, atol=0)
     torch.testing.assert_close(moments.std, std, rtol=1e-12, atol=0)
+    squares = (values.square() * weights).sum((2, 3)).mean(0)
+    torch.testing.assert_close(moments.root_mean_square, squares.sqrt(), rtol=1e-14, atol=0)
 
 
 def test_nothing_has_no_moments():

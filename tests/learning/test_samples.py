@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from operformer import TNO, Grid
+from operformer import FANO, TNO, Grid, ViTNO
 from operformer.errors import DataError, UsageError
 from operformer.learning.samples import check_samples, fit_normalisation, split
 from operformer.problems import Samples
@@ -135,6 +135,32 @@ def test_a_channel_that_hardly_varies_keeps_its_deviation():
     u = torch.tensor([[[1.0, 1.0]], [[1.0 + 2**-20, 1.0 + 2**-20]]], dtype=torch.float64)
     operator = fitted(Samples(u, u, grid))
     assert operator.input_scale.item() == pytest.approx(2**-21, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", [FANO, ViTNO])
+def test_outputs_that_are_zero_at_the_boundary_stay_so_in_physical_units(kind):
+    # z = 2 and 4 times sin(pi x): mean square (4 + 16) / 4 = 5. A mean of outputs would be their value at both ends.
+    grid = Grid.uniform((33,))
+    z = torch.cat([amplitude * on(grid, lambda x: torch.sin(torch.pi * x)) for amplitude in (2, 4)])
+    size = {"hidden_channels": 6, "n_layers": 1, "n_heads": 2}
+    for smoothing, mean, square in (("dirichlet", 0.0, 5.0), ("neumann", 6 / torch.pi, 5 - 36 / torch.pi**2)):
+        torch.manual_seed(0)
+        operator = kind((4,), 3, 1, 1, smoothing=smoothing, **size).double()
+        fit_normalisation(operator, Samples(z, z, grid))
+        assert operator.output_mean.item() == pytest.approx(mean, abs=3e-3)  # the trapezoidal rule on 33 nodes
+        assert operator.output_scale.item() ** 2 == pytest.approx(square, abs=1e-2)
+        found = operator(z, grid)
+        assert found.abs().max() > 0.01
+        assert (found[..., [0, -1]].abs().max() < 1e-14) == (smoothing == "dirichlet")
+
+
+def test_an_output_channel_without_values_has_scale_one():
+    grid = Grid.uniform((17,))
+    operator = FANO((2,), 3, 1, 2, hidden_channels=6, n_layers=1, n_heads=2, smoothing="dirichlet").double()
+    z = on(grid, lambda x: x * (1 - x), lambda x: 0 * x)
+    fit_normalisation(operator, Samples(z[:, :1], z, grid))
+    assert operator.output_scale[1] == 1.0
+    assert 0 < operator.output_scale[0] < 0.3
 
 
 def test_the_fit_sees_the_training_pairs_only(pairs):
