@@ -79,6 +79,7 @@ SMALLER = (
         | {"channels=32": "channels=8", "n_layers=4": "n_layers=1", "training.batches=points": "problem.read_from=33"}
         | {' operator.waves=0 "operator.n_layers=6 operator.hidden_channels=48" operator.basis=legendre': ""},
     ),
+    Smaller(r"python benchmarks/thinned_coefficients\.py .*", append="--pairs 1 --nodes 43"),
     Smaller(
         r"python benchmarks/recipes\.py darcy-416-vitno data\.resolution=96 .*",
         replace={"=96": "=18", "=400": "=6", "=60": "=2", "n_modes=12": "n_modes=2", "final_modes=32": "final_modes=2"}
