@@ -39,9 +39,10 @@ def record(
 def report_records(folder: Path, path: Path) -> None:
     """Write RESULTS.md and its figures from the records of a folder."""
     from operformer.reproduction.results_page import write_results_page
-    from operformer.reproduction.targets import target_table
+    from operformer.reproduction.targets import resolution_table, target_table
 
     archive = write_results_page(folder, path)
     show(target_table(archive))
+    show(resolution_table(archive))
     count = sum(len(records) for runs in archive.values() for records in runs.values())
     console.print(f"{count} records; results: {path}", soft_wrap=True)

@@ -8,6 +8,7 @@ from statistics import fmean
 
 from operformer.experiments.experiment import Protocol
 from operformer.experiments.protocol import PROTOCOLS
+from operformer.experiments.recipes import RECIPES
 from operformer.report.tables import Table
 from operformer.reproduction.archive import Archive
 from operformer.reproduction.paper import LI_ET_AL, STATED
@@ -46,6 +47,8 @@ def _printed(name: str) -> str:
     return f"{', '.join(parts)} (paper)"
 
 
+RESOLUTIONS = ("0.5x", "0.75x", "1.5x", "2x")  # of the training's, on which errors are to stay what they are
+STEADY, STEADY_AIM = 1.5, 1.2  # as multiples of the error on the training grid
 _PATCHED = ("vitno", "fano")
 TARGETS = (
     Target(
@@ -116,8 +119,8 @@ def judge(target: Target, archive: Archive) -> Verdict:
     if not found:
         return Verdict({}, "", f"{fewer} of {target.seeds} seeds" if fewer else ABSENT)
     errors, source = min(found, key=lambda one: max(one[0][key] / most for key, most in target.at_most.items()))
-    reached = [all(errors[key] <= most for key, most in bound.items()) for bound in (target.aim, target.at_most)]
-    return Verdict(errors, source, "aim reached" if reached[0] else "reached" if reached[1] else "not reached")
+    reached = (all(errors[key] <= most for key, most in bound.items()) for bound in (target.aim, target.at_most))
+    return Verdict(errors, source, _status(*reached))
 
 
 def target_table(archive: Archive) -> Table:
@@ -130,6 +133,34 @@ def target_table(archive: Archive) -> Table:
         here = ", ".join(error_text(error) for error in verdict.errors.values())
         rows.append((target.what, target.known, *bounds, here, verdict.source, verdict.status))
     return Table("Targets", header, tuple(rows))
+
+
+def resolution_table(archive: Archive) -> Table:
+    """By run and protocol the largest multiple of the training grid's median error at `RESOLUTIONS`, and where it is.
+
+    Of several seeds the largest counts. An operator that takes one grid alone has no row.
+    """
+    names = dict.fromkeys(name for protocol in PROTOCOLS for name in RECIPES[protocol])
+    rows = ((name, *(_multiple_text(archive[protocol].get(name, [])) for protocol in PROTOCOLS)) for name in names)
+    return Table("Change of resolution", ("run", *PROTOCOLS), tuple(row for row in rows if any(row[1:])))
+
+
+def _multiple_text(records: Sequence[Record]) -> str:
+    found = [
+        (there.l2.median / record.trained.l2.median, there.label)
+        for record in records
+        for there in record.measured
+        if there.label in RESOLUTIONS
+    ]
+    if not found:
+        return ""
+    multiple, label = max(found)
+    status = _status(multiple <= STEADY_AIM, multiple <= STEADY)
+    return f"{multiple:.2f} at {label}: {status}"
+
+
+def _status(is_aim: bool, is_enough: bool) -> str:
+    return "aim reached" if is_aim else "reached" if is_enough else "not reached"
 
 
 def _measure(target: Target, records: Sequence[Record]) -> tuple[dict[str, float], str]:

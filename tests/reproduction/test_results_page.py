@@ -116,6 +116,9 @@ def test_targets_and_widths_are_there(page):
     targets = {row["target"]: row[""] for row in table(page, "Targets")}
     assert list(targets.values()) == ["reached", "reached", "not run", "reached", "not run", "not run", "not run"]
     assert [row["operator"] for row in table(page, "Other widths")] == ["ViTNO, width 32"]
+    assert table(page, "Targets", 1)[0] == {
+        "run": "darcy-64-tno", "paper": "3.00 at 0.5x: not reached", "best": "3.00 at 0.5x: not reached",
+    }  # fmt: skip
 
 
 def test_every_record_has_its_row_and_its_file(page):

@@ -1,11 +1,13 @@
 """Targets: their numbers, and reached or not reached by records whose errors are known."""
 
+from dataclasses import replace
+
 import pytest
-from synthetic import record
+from synthetic import errors, record
 
 from operformer.experiments.protocol import PROTOCOLS
 from operformer.experiments.recipes import RECIPES
-from operformer.reproduction.targets import TARGETS, judge, target_table
+from operformer.reproduction.targets import TARGETS, judge, resolution_table, target_table
 
 
 def archive(*records):
@@ -71,3 +73,29 @@ def test_the_table_says_who_reached_it():
         "aim reached",
     )
     assert [row[-1] for row in table.rows].count("not run") == 6
+
+
+def on_grids(name, protocol, seed=0, **factors):
+    """A record of median 1e-2 with so many times that on other grids, "0.5x" written as half, and so on."""
+    labels = {"half": "0.5x", "most": "0.75x", "more": "1.5x", "twice": "2x", "graded": "graded"}
+    given = record(name, protocol, 1e-2, seed)
+    kept = {"1x": 1.0} | {labels[key]: factor for key, factor in factors.items()}
+    measured = (replace(m, errors=errors(kept[m.label] * 1e-2, 200)) for m in given.measured if m.label in kept)
+    return replace(given, measured=tuple(measured))
+
+
+def test_the_largest_change_between_half_and_twice_the_resolution_is_told():
+    table = resolution_table(
+        archive(
+            on_grids("darcy-64-tno", "paper", half=1.1, more=1.25, twice=0.4, graded=9.0),
+            on_grids("darcy-64-tno", "best", seed=0, half=1.3, twice=1.1),
+            on_grids("darcy-64-tno", "best", seed=1, half=1.0, twice=1.6),
+            on_grids("darcy-416-fano", "best", most=1.2),
+            on_grids("darcy-64-afno", "paper"),  # the training grid alone
+        )
+    )
+    assert table.header == ("run", "paper", "best")
+    assert table.rows == (
+        ("darcy-64-tno", "1.25 at 1.5x: reached", "1.60 at 2x: not reached"),
+        ("darcy-416-fano", "", "1.20 at 0.75x: aim reached"),
+    )
