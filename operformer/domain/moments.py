@@ -1,4 +1,4 @@
-"""Mean and standard deviation of functions over D and over samples, some samples at a time."""
+"""Mean, standard deviation and root mean square of functions over D and over samples, some samples at a time."""
 
 from __future__ import annotations
 

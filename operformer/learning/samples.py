@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from operformer.domain.moments import Moments
 from operformer.errors import DataError, UsageError
@@ -65,21 +64,19 @@ def fit_normalisation(operator: Operator, train: Pairs) -> None:
 
     Integrals by the grid's weights, so the fit does not depend on the resolution. A channel that is constant keeps
     scale 1. The domain of the grid becomes the operator's unit cube. Of an operator that adds its input, z - u counts;
-    one that is zero at the boundary has mean 0 and the root mean square instead, or it would be the mean there.
+    where what is learned is zero at the boundary, about zero: mean 0, and the root mean square for a deviation.
     """
     u, z = (Moments(channels) for channels in train.channels)
     for block in train.blocks(BLOCK):
         u.add(block.u, block.grid)
         z.add(block.z - block.u if operator.adds_input else block.z, block.grid)
-    operator.input_mean.copy_(u.mean)
-    operator.input_scale.copy_(_scale(u.std, u.mean))
-    operator.output_mean.copy_(torch.zeros_like(z.mean) if operator.is_zero_at_boundary else z.mean)
-    operator.output_scale.copy_(_scale(z.root_mean_square if operator.is_zero_at_boundary else z.std, z.mean))
+    output = (torch.zeros_like(z.mean), z.root_mean_square) if operator.is_zero_at_boundary else (z.mean, z.std)
+    for (found_mean, deviation), mean, scale in (
+        ((u.mean, u.std), operator.input_mean, operator.input_scale),
+        (output, operator.output_mean, operator.output_scale),
+    ):
+        mean.copy_(found_mean)
+        scale.copy_(torch.where(deviation > 1e-12 * found_mean.abs(), deviation, 1.0))
     bounds = torch.tensor(train.grid.bounds, dtype=torch.float64)
     operator.domain_lower.copy_(bounds[:, 0])
     operator.domain_extent.copy_(bounds[:, 1] - bounds[:, 0])
-
-
-def _scale(deviation: Tensor, mean: Tensor) -> Tensor:
-    """The deviation of each channel, 1 of a constant one."""
-    return torch.where(deviation > 1e-12 * mean.abs(), deviation, 1.0)

@@ -67,7 +67,6 @@ class FANO(Operator):
         )
         self.head = PointwiseHead(hidden_channels, out_channels, norm)
         self.last = LastLayers(dim, out_channels, final_modes, smoothing)
-        self.is_zero_at_boundary = smoothing == "dirichlet"
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""

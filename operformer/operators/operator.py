@@ -30,7 +30,7 @@ class Operator(nn.Module, ABC):
 
     is_pointwise: ClassVar[bool] = False  # between attentions: takes a query, and functions on points of their own
     adds_input: bool = False  # what is learned is z - u
-    is_zero_at_boundary: bool = False  # whatever the weights are: a mean of outputs would stand there in their place
+    is_zero_at_boundary: bool = False  # what is learned, whatever the weights are; a mean added to it would not be
 
     input_mean: Tensor
     input_scale: Tensor
@@ -55,6 +55,7 @@ class Operator(nn.Module, ABC):
             raise UsageError(f"adds_input must be true or false: got {self.adds_input!r}")
         if self.adds_input and in_channels != out_channels:
             raise UsageError(f"adds_input needs as many channels out as in: got {out_channels} and {in_channels}")
+        self.is_zero_at_boundary = settings.get("smoothing") == "dirichlet"
         self.kind = type(self).__name__  # for files; sharding gives the object another class
         self.register_buffer("input_mean", torch.zeros(in_channels))
         self.register_buffer("input_scale", torch.ones(in_channels))

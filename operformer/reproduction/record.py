@@ -31,7 +31,7 @@ VERSION = 1
 DIGITS = 6  # of the functions in pictures
 Look = Curves | Images
 _SPOKEN = {"Transformer": "transformer", "GalerkinTransformer": "Galerkin transformer"}
-_FUNCTIONS = {"cosine": ", cosines", "legendre": ", Legendre polynomials"}  # not the paper's waves
+_BASES = {"cosine": "cosines", "legendre": "Legendre polynomials"}  # other than the paper's Fourier modes
 _PROBLEMS = {"ControlledODE": "controlled ODE", "Kolmogorov": "Kolmogorov flow"}
 
 
@@ -142,7 +142,8 @@ def operator_name(settings: Mapping[str, Any]) -> str:
         name += ", one patch, no attention"
     elif patches and patches not in PATCHES.values():
         name += f", {' × '.join(map(str, patches))} patches"
-    name += _FUNCTIONS.get(operator.get("basis", "fourier"), "")
+    if operator.get("basis") in _BASES:
+        name += f", {_BASES[operator['basis']]}"
     if operator.get("periodic_extension"):
         name += ", periodic extension"
     return name if operator.get("smoothing", "none") == "none" else f"{name}, smoothing"

@@ -154,6 +154,17 @@ def test_outputs_that_are_zero_at_the_boundary_stay_so_in_physical_units(kind):
         assert (found[..., [0, -1]].abs().max() < 1e-14) == (smoothing == "dirichlet")
 
 
+def test_what_is_added_to_the_input_is_zero_at_the_boundary():
+    # z = u + x (1 - x): the mean of x (1 - x) is 1/6, its mean square 1/30; at both ends the output is u itself.
+    grid = Grid.uniform((129,))
+    u = on(grid, lambda x: 3 - x)
+    operator = FANO((2,), 3, 1, 1, 6, 1, 2, smoothing="dirichlet", adds_input=True).double()
+    fit_normalisation(operator, Samples(u, u + on(grid, lambda x: x * (1 - x)), grid))
+    assert operator.output_mean.item() == 0.0
+    assert operator.output_scale.item() == pytest.approx(30**-0.5, rel=1e-3)
+    torch.testing.assert_close(operator(u, grid)[..., [0, -1]], u[..., [0, -1]], rtol=0, atol=1e-14)
+
+
 def test_an_output_channel_without_values_has_scale_one():
     grid = Grid.uniform((17,))
     operator = FANO((2,), 3, 1, 2, hidden_channels=6, n_layers=1, n_heads=2, smoothing="dirichlet").double()

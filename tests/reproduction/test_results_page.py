@@ -117,7 +117,8 @@ def test_targets_and_widths_are_there(page):
     assert list(targets.values()) == ["reached", "reached", "not run", "reached", "not run", "not run", "not run"]
     assert [row["operator"] for row in table(page, "Other widths")] == ["ViTNO, width 32"]
     assert table(page, "Targets", 1)[0] == {
-        "run": "darcy-64-tno", "paper": "3.00 at 0.5x: not reached", "best": "3.00 at 0.5x: not reached",
+        "run": "darcy-64-tno", "paper: L2": "3.00 at 0.5x: not reached", "paper: H1": "3.00 at 0.5x",
+        "best: L2": "3.00 at 0.5x: not reached", "best: H1": "3.00 at 0.5x",
     }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from synthetic import errors, record
 
 from operformer.experiments.protocol import PROTOCOLS
 from operformer.experiments.recipes import RECIPES
+from operformer.reproduction.record import Measured
 from operformer.reproduction.targets import TARGETS, judge, resolution_table, target_table
 
 
@@ -75,27 +76,54 @@ def test_the_table_says_who_reached_it():
     assert [row[-1] for row in table.rows].count("not run") == 6
 
 
-def on_grids(name, protocol, seed=0, **factors):
-    """A record of median 1e-2 with so many times that on other grids, "0.5x" written as half, and so on."""
-    labels = {"half": "0.5x", "most": "0.75x", "more": "1.5x", "twice": "2x", "graded": "graded"}
+def on_grids(name, protocol, seed=0, in_h1=1.0, **factors):
+    """A record of median 1e-2, and so many times that on other grids, whose labels are here without a dot."""
     given = record(name, protocol, 1e-2, seed)
-    kept = {"1x": 1.0} | {labels[key]: factor for key, factor in factors.items()}
-    measured = (replace(m, errors=errors(kept[m.label] * 1e-2, 200)) for m in given.measured if m.label in kept)
+    kept = {"1x": 1.0} | {label.replace("_", "."): factor for label, factor in factors.items()}
+    measured = [
+        Measured(label, 7, errors(factor * 1e-2, 200), errors(in_h1 ** (label != "1x") * factor * 0.1, 200))
+        for label, factor in kept.items()
+    ]
     return replace(given, measured=tuple(measured))
 
 
+def multiples(*records):
+    return [
+        dict(zip(table.header, row, strict=True))
+        for table in [resolution_table(archive(*records))]
+        for row in table.rows
+    ]
+
+
 def test_the_largest_change_between_half_and_twice_the_resolution_is_told():
-    table = resolution_table(
-        archive(
-            on_grids("darcy-64-tno", "paper", half=1.1, more=1.25, twice=0.4, graded=9.0),
-            on_grids("darcy-64-tno", "best", seed=0, half=1.3, twice=1.1),
-            on_grids("darcy-64-tno", "best", seed=1, half=1.0, twice=1.6),
-            on_grids("darcy-416-fano", "best", most=1.2),
-            on_grids("darcy-64-afno", "paper"),  # the training grid alone
-        )
-    )
-    assert table.header == ("run", "paper", "best")
-    assert table.rows == (
-        ("darcy-64-tno", "1.25 at 1.5x: reached", "1.60 at 2x: not reached"),
-        ("darcy-416-fano", "", "1.20 at 0.75x: aim reached"),
-    )
+    assert multiples(
+        on_grids("darcy-64-tno", "paper", **{"0_5x": 1.1, "1_5x": 1.25, "2x": 0.4, "graded": 9.0, "irregular": 8.0}),
+        on_grids("darcy-64-tno", "best", 0, **{"0_5x": 1.3, "2x": 1.1}),
+        on_grids("darcy-64-tno", "best", 1, in_h1=2.0, **{"0_5x": 1.0, "2x": 1.6}),
+        on_grids("darcy-416-fano", "best", **{"0_75x": 1.0}),
+        on_grids("darcy-64-afno", "paper"),  # the training grid alone
+    ) == [
+        {
+            "run": "darcy-64-tno", "paper: L2": "1.25 at 1.5x: reached", "paper: H1": "1.25 at 1.5x",
+            "best: L2": "1.60 at 2x: not reached", "best: H1": "3.20 at 2x",
+        },
+        {
+            "run": "darcy-416-fano", "paper: L2": "not run", "paper: H1": "",
+            "best: L2": "1.00 at 0.75x: aim reached", "best: H1": "1.00 at 0.75x",
+        },
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("factor", "status"), [(1.19, "aim reached"), (1.21, "reached"), (1.49, "reached"), (1.51, "not reached")]
+)
+def test_a_change_is_judged_by_its_size(factor, status):
+    (row,) = multiples(on_grids("darcy-64-fno", "paper", **{"2x": factor}))  # which has no best recipe
+    assert row == {"run": "darcy-64-fno", "paper: L2": f"{factor} at 2x: {status}", "paper: H1": f"{factor} at 2x"}
+
+
+def test_an_error_of_zero_has_no_multiples():
+    given = on_grids("darcy-64-fno", "paper", **{"2x": 1.0})
+    nothing = tuple(replace(there, errors=(0.0,) * 200) for there in given.measured)
+    (row,) = multiples(replace(given, measured=nothing))
+    assert row == {"run": "darcy-64-fno", "paper: H1": "1.00 at 2x"}
