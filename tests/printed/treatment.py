@@ -57,6 +57,10 @@ class NotRun:
 
 SMALLER = (
     Smaller(r"operformer train lorenz-y (?!data\.resolution|--protocol).*", append=_LINE),
+    Smaller(
+        r"operformer train darcy-64-tno --protocol best .*",
+        append=f"data.train=6 data.validation=2 data.test=3 training.batch_size=3 {_SIZE}",
+    ),
     Smaller(r"operformer (train lorenz-y --protocol|record|report results).*", tiny=True),
     Smaller(r"operformer train examples/lorenz\.toml .*", append=_LINE),
     Smaller(r"operformer train examples/own\.toml .*", append=_SIZE),
@@ -79,7 +83,11 @@ SMALLER = (
         | {"channels=32": "channels=8", "n_layers=4": "n_layers=1", "training.batches=points": "problem.read_from=33"}
         | {' operator.waves=0 "operator.n_layers=6 operator.hidden_channels=48" operator.basis=legendre': ""},
     ),
-    Smaller(r"python benchmarks/thinned_coefficients\.py .*", append="--pairs 1 --nodes 43"),
+    Smaller(
+        r"python benchmarks/thinned_coefficients\.py .*",
+        append="--pairs 2 --nodes 43",
+        replace={" --errors results/best/darcy-li-85.json": ""},  # results/ is not there, since commands write to it
+    ),
     Smaller(
         r"python benchmarks/recipes\.py darcy-416-vitno data\.resolution=96 .*",
         replace={"=96": "=18", "=400": "=6", "=60": "=2", "n_modes=12": "n_modes=2", "final_modes=32": "final_modes=2"}
