@@ -41,7 +41,7 @@ class Basis(ABC):
         """How many modes so many points tell apart from each other; the others would pass for lower ones."""
 
     @abstractmethod
-    def eigenvalues(self, n_modes: int) -> Tensor:
+    def eigenvalues(self, n_modes: int, device: torch.device | str = "cpu") -> Tensor:
         """-phi'' = lambda phi, one for each function (size,)."""
 
 
@@ -62,9 +62,9 @@ class Fourier(Basis):
         """|k| < n / 2: the Nyquist wave number itself is not told from its negative."""
         return (n_points + 1) // 2
 
-    def eigenvalues(self, n_modes: int) -> Tensor:
+    def eigenvalues(self, n_modes: int, device: torch.device | str = "cpu") -> Tensor:
         """(2 pi k)^2, twice each."""
-        return (2 * pi * torch.arange(n_modes, dtype=torch.float64)).square().repeat_interleave(2)
+        return (2 * pi * torch.arange(n_modes, dtype=torch.float64, device=device)).square().repeat_interleave(2)
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class ExtendedFourier(Basis):
         """|k| < n, Nyquist's number for the 2 n points of the continued function."""
         return n_points
 
-    def eigenvalues(self, n_modes: int) -> Tensor:
+    def eigenvalues(self, n_modes: int, device: torch.device | str = "cpu") -> Tensor:
         """(pi k)^2, twice each."""
-        return (pi * torch.arange(n_modes, dtype=torch.float64)).square().repeat_interleave(2)
+        return (pi * torch.arange(n_modes, dtype=torch.float64, device=device)).square().repeat_interleave(2)
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ class Cosine(Basis):
         """k < n."""
         return n_points
 
-    def eigenvalues(self, n_modes: int) -> Tensor:
+    def eigenvalues(self, n_modes: int, device: torch.device | str = "cpu") -> Tensor:
         """(pi k)^2."""
-        return (pi * torch.arange(n_modes, dtype=torch.float64)).square()
+        return (pi * torch.arange(n_modes, dtype=torch.float64, device=device)).square()
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,9 @@ class Sine(Basis):
         """k + 1 < n."""
         return n_points - 1
 
-    def eigenvalues(self, n_modes: int) -> Tensor:
+    def eigenvalues(self, n_modes: int, device: torch.device | str = "cpu") -> Tensor:
         """(pi (k + 1))^2."""
-        return (pi * torch.arange(1, n_modes + 1, dtype=torch.float64)).square()
+        return (pi * torch.arange(1, n_modes + 1, dtype=torch.float64, device=device)).square()
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,9 @@ class Legendre(Basis):
         """k < 2 sqrt(n): equispaced points see no more of a polynomial, whose zeros crowd at the ends."""
         return min(n_points, int(2 * sqrt(n_points)))
 
-    def eigenvalues(self, n_modes: int) -> Tensor:
+    def eigenvalues(self, n_modes: int, device: torch.device | str = "cpu") -> Tensor:
         """Polynomials are no eigenfunctions of the Laplacian; k (k + 1) is that of Legendre's own operator."""
-        k = torch.arange(n_modes, dtype=torch.float64)
+        k = torch.arange(n_modes, dtype=torch.float64, device=device)
         return k * (k + 1)
 
 

@@ -43,12 +43,12 @@ class Smoothing(nn.Module):
         n_modes = tuple(basis.n_resolved(n) for n in per_axis)
         patches = make_patches(grid, (1,) * grid.dim)
         transform = make_transform(patches, basis, n_modes, z)
-        factors = self._factors(basis, n_modes, grid).to(z)
+        factors = self._factors(basis, n_modes, grid, z.device).to(z.dtype)
         return patches.join(transform.synthesise(transform.analyse(patches.split(z)) * factors.unsqueeze(-1)))
 
-    def _factors(self, basis: Basis, n_modes: tuple[int, ...], grid: Grid) -> Tensor:
-        """(1 + eps lambda_k)^-alpha in the order of flat coefficients."""
-        total = torch.zeros(1, dtype=torch.float64)
+    def _factors(self, basis: Basis, n_modes: tuple[int, ...], grid: Grid, device: torch.device) -> Tensor:
+        """(1 + eps lambda_k)^-alpha in the order of flat coefficients; made on the device, which waits for no copy."""
+        total = torch.zeros(1, dtype=torch.float64, device=device)
         for m, (lower, upper) in zip(n_modes, grid.bounds, strict=True):
-            total = (total.unsqueeze(-1) + basis.eigenvalues(m) / (upper - lower) ** 2).flatten()
+            total = (total.unsqueeze(-1) + basis.eigenvalues(m, device) / (upper - lower) ** 2).flatten()
         return (1 + self.epsilon * total) ** -self.alpha

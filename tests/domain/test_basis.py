@@ -85,6 +85,11 @@ def test_the_eigenvalues_are_those_of_second_differences(basis):
     torch.testing.assert_close((2 * here - before - after) / h**2, symbol * here, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("basis", [*TRIGONOMETRIC, Legendre()], ids=name)
+def test_eigenvalues_are_made_where_they_are_needed(basis):
+    assert basis.eigenvalues(5, "meta").is_meta
+
+
 def test_the_polynomials_are_eigenfunctions_of_the_operator_of_legendre():
     """-(x (1 - x) phi')' = k (k + 1) phi, the derivatives by autograd."""
     x = torch.tensor([0.11, 0.43, 0.97], dtype=torch.float64, requires_grad=True)

@@ -61,6 +61,7 @@ SMALLER = (
         r"operformer train darcy-64-tno --protocol best .*",
         append=f"data.train=6 data.validation=2 data.test=3 training.batch_size=3 {_SIZE}",
     ),
+    Smaller(r"operformer train darcy-416-fano --protocol best .*", append=f"{_PLANE} data.resolution=16"),
     Smaller(r"operformer (train lorenz-y --protocol|record|report results).*", tiny=True),
     Smaller(r"operformer train examples/lorenz\.toml .*", append=_LINE),
     Smaller(r"operformer train examples/own\.toml .*", append=_SIZE),
