@@ -98,7 +98,7 @@ _AS_MANY_PAIRS = {"batches": "pairs", "batch_size": 4, "learning_rate": 2e-3}
 _COARSE = {
     "ViTNO": _Coarse((208,), (0.8, 0.2), {"epochs": 20, "batch_size": 2, "learning_rate": 1e-3}),
     "kolmogorov-416-vitno": _Coarse((208,), (0.8, 0.2), {"epochs": 10, "batch_size": 2, "learning_rate": 1e-3}),
-    # Errors are told in L2, and with cosines the H1 loss learns them worse (docs/recipes.md).
+    # Errors are told in L2, and with cosines that are not smoothed the H1 loss learns them worse (docs/recipes.md).
     **dict.fromkeys(
         ("darcy-416-fano", "piecewise-416-fano"),
         _Coarse(

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from operformer.experiments import parse
-from operformer.problems import Kolmogorov
 from operformer.reproduction.archive import read_record
 
 RESULTS = Path(__file__).parents[2] / "results"
-RECORDS = sorted(RESULTS.glob("*/*.json"))
+# With samples, but for Kolmogorov flow, a pair of which takes seconds.
+PICTURED = [
+    path
+    for path in sorted(RESULTS.glob("*/*.json"))
+    if '"prediction"' in path.read_text() and not path.stem.startswith("kolmogorov")
+]
 
 
 def at(function, axes, found):
@@ -25,16 +29,15 @@ def distance(one, other):
     return np.linalg.norm(one - other) / np.linalg.norm(other)
 
 
-def test_most_figures_have_their_samples():
-    assert sum(bool(read_record(path).looks) for path in RECORDS) >= 9
+def test_there_are_such_records():
+    assert len(PICTURED) >= 7
 
 
-@pytest.mark.parametrize("path", RECORDS, ids=[f"{path.parent.name}-{path.stem}" for path in RECORDS])
+@pytest.mark.parametrize("path", PICTURED, ids=[f"{path.parent.name}-{path.stem}" for path in PICTURED])
 def test_samples_of_a_record_are_test_pairs_of_its_law(path):
     record = read_record(path)
     experiment = parse(record.settings)
-    if isinstance(experiment.problem, Kolmogorov):  # a pair of which takes seconds
-        return
+    assert record.looks
     assert record.looks.keys() <= {"1x", "irregular"}  # an irregular grid leaves out points of the uniform one
     data = experiment.data
     for label, looks in record.looks.items():
