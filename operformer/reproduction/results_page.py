@@ -44,7 +44,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     LI: ("darcy-li-85",),
     WIDTHS: tuple(name for names in studies.WIDTHS for name in names if "-width-" in name),
 }
-_OF_WIDTHS, _OF_EXTENSIONS = ("parameter_accuracy", "evaluation_cost"), "superresolution_KF_patching"
+_OF_WIDTHS, _OF_EXTENSIONS = ("parameter_accuracy", "evaluation_cost_accuracy"), "superresolution_KF_patching"
 _BEYOND = ("rollouts", "rollout_spectra", "error_spectra", "smoothing_spectra")  # the paper
 _FIGURES = tuple(figure for study in studies.STUDIES.values() for figure in study.figures if figure.name not in _BEYOND)
 _LEAD = f"""# Results at the paper's scale
@@ -90,15 +90,18 @@ def results_page(archive: Archive, figures: Sequence[str], folder: Path) -> str:
                 parts += [*_jumps(archive, protocol, made), *_rollouts(archive, protocol, made)]
     if figures:
         parts += ["## Figures of Section 6 from these records"]
-        parts += [line for name in figures for line in _figure(name, folder / "figures")]
+        parts += [line for name in figures for line in _figure(archive, name, folder / "figures")]
     parts += ["## Records", _record_table(archive, folder).markdown() if any(archive.values()) else "None yet."]
     return "\n\n".join(parts) + "\n"
 
 
-def _figure(name: str, folder: Path) -> tuple[str, str]:
+def _figure(archive: Archive, name: str, folder: Path) -> tuple[str, str]:
     """What a file PROTOCOL-NAME.svg shows, and the file."""
-    protocol, _, figure = name.removesuffix(".svg").partition("-")
+    protocol = next(known for known in PROTOCOLS if name.startswith(known))
+    figure = name.removeprefix(f"{protocol}-").removesuffix(".svg")
     caption = next(known.caption for known in _FIGURES if known.name == figure)
+    if figure in _OF_WIDTHS and archive[protocol].keys().isdisjoint(SECTIONS[WIDTHS]):
+        caption += " One width alone: the others have not been trained."
     return f"Figure **{figure}**, protocol {protocol}. {caption}", f"![{figure}]({(folder / name).as_posix()})"
 
 
@@ -199,8 +202,6 @@ def _record_table(archive: Archive, folder: Path) -> Table:
 
 def _compares(figure: str, names: Container[str]) -> bool:
     """Whether the runs that a figure is there to compare with are among these."""
-    if figure.startswith(_OF_WIDTHS):
-        return any(name in names for name in SECTIONS[WIDTHS])
     return figure != _OF_EXTENSIONS or studies.EXTENDED in names
 
 

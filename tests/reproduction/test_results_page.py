@@ -146,10 +146,19 @@ def test_the_figures_are_drawn(page):
         assert "<svg" in (page[0] / name).read_text()
 
 
-def test_one_width_is_no_figure_of_widths(tmp_path):
+def test_one_operator_is_no_figure_of_costs_and_two_of_one_width_are_called_so(tmp_path):
     keep(record("piecewise-416-vitno", "paper", 8e-3), tmp_path / "results")
     write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
     assert [p.name for p in (tmp_path / "results/figures").iterdir()] == ["paper-superresolution_piecewise.svg"]
+    said = re.compile(r"Figure \*\*(\w+)\*\*, protocol paper.* the others have not been trained")
+    for name, found in (
+        ("piecewise-416-fano", ["parameter_accuracy", "evaluation_cost_accuracy"]),
+        ("piecewise-416-vitno-width-32", []),
+    ):
+        keep(record(name, "paper", 8e-3), tmp_path / "results")
+        write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
+        assert said.findall((tmp_path / "RESULTS.md").read_text()) == found
+        assert "paper-parameter_accuracy.svg" in (tmp_path / "RESULTS.md").read_text()
 
 
 def test_a_fano_alone_is_no_figure_of_extensions(tmp_path):
