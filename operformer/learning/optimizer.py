@@ -19,13 +19,17 @@ MOMENTS: dict[type[Optimizer], set[str]] = {AdamW: {"step", "exp_avg", "exp_avg_
 def make_optimizer(name: OptimizerName, operator: nn.Module, learning_rate: float, weight_decay: float) -> Optimizer:
     """The optimizer of that name for the operator's parameters.
 
-    Muon takes the square and rectangular weights inside the layers; the lift, the head, biases, norms and weights per
-    mode stay with AdamW at the same rate.
+    Muon takes the square and rectangular weights inside the layers, and the few matrices of isotropic kernels; the
+    lift, the head, biases, norms and a matrix for each mode stay with AdamW at the same rate.
     """
     if name == "adamw":
         return _adamw(list(operator.parameters()), learning_rate, weight_decay)
     named = dict(operator.named_parameters())
-    matrices = {key for key, parameter in named.items() if parameter.ndim == 2 and "layers." in key}
+    matrices = {
+        key
+        for key, parameter in named.items()
+        if "layers." in key and (parameter.ndim == 2 or key.endswith(".radial"))
+    }
     return Together(
         Muon([named[key] for key in named if key in matrices], learning_rate, weight_decay),
         _adamw([named[key] for key in named if key not in matrices], learning_rate, weight_decay),

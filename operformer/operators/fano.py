@@ -25,8 +25,9 @@ class FANO(Operator):
     Any grid will do: the partition belongs to D, and each patch has its own points and weights. ``n_modes`` = m keeps
     |k_j| < m. Good values: patches of about 32 points along each axis, 9 modes, ``final_modes=64``, as in the paper;
     ``periodic_extension`` or the cosine basis where patches are not periodic. One patch, all of D, has nothing to
-    attend to: attention is then W_MultiHead V, and ``n_heads`` changes nothing. ``norm``, ``waves`` and ``adds_input``
-    are as in the TNO.
+    attend to: attention is then W_MultiHead V, and ``n_heads`` changes nothing. ``isotropic`` kernels know no
+    direction, have few weights and learn elliptic problems from few pairs; not flows. ``norm``, ``waves`` and
+    ``adds_input`` are as in the TNO.
     """
 
     def __init__(
@@ -46,13 +47,14 @@ class FANO(Operator):
         norm: NormPlace = "after",
         waves: int = 0,
         adds_input: bool = False,
+        isotropic: bool = False,
     ) -> None:
         settings = constructor_settings(locals())
         dim = len(check_patches(n_patches))
         super().__init__(dim, in_channels, out_channels, settings)
         check_heads(hidden_channels, n_heads)
         self.n_patches = tuple(n_patches)
-        self.spectrum = make_spectrum(basis, periodic_extension, n_modes, n_patches)
+        self.spectrum = make_spectrum(basis, periodic_extension, n_modes, n_patches, isotropic)
         self.lift = PointwiseLift(in_channels, dim, hidden_channels, waves)
         self.layers = nn.ModuleList(
             EncoderLayer(

@@ -24,10 +24,14 @@ MOST_MODES = 2**17
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The modes that an integral operator keeps: m_j along axis j, |k_j| < m_j."""
+    """The modes that an integral operator keeps: m_j along axis j, |k_j| < m_j.
+
+    ``sides`` are the lengths of a patch's sides where R(k) is to depend on |k| alone; see `IsotropicMixing`.
+    """
 
     basis: Basis
     n_modes: tuple[int, ...]
+    sides: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         count = prod(2 * m for m in self.n_modes)
@@ -168,7 +172,11 @@ def apply_kernel(
 
 
 def make_spectrum(
-    name: BasisName, periodic_extension: bool, n_modes: int | Sequence[int], n_patches: Sequence[int]
+    name: BasisName,
+    periodic_extension: bool,
+    n_modes: int | Sequence[int],
+    n_patches: Sequence[int],
+    isotropic: bool = False,
 ) -> Spectrum:
     """The spectrum of a patched operator, after its settings were compared with each other."""
     dim = len(n_patches)
@@ -182,4 +190,7 @@ def make_spectrum(
         raise UsageError(f"basis must be one of {', '.join(bases)}: got {name!r}")
     if periodic_extension and name != "fourier":
         raise UsageError(f'periodic_extension goes with basis="fourier": got {name!r}, which needs none')
-    return Spectrum(ExtendedFourier() if periodic_extension else bases[name], modes)
+    if isotropic and (periodic_extension or name == "legendre"):
+        raise UsageError('isotropic goes with basis="fourier" and "cosine"; extended, take cosines, which are the same')
+    sides = tuple(1 / count for count in n_patches) if isotropic else None
+    return Spectrum(ExtendedFourier() if periodic_extension else bases[name], modes, sides)

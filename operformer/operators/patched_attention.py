@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from operformer.domain.transform import Transform
 from operformer.operators.attention import check_heads
-from operformer.operators.integral import ModeTables, SpectralMixing, Spectrum
+from operformer.operators.integral import ModeTables, Spectrum
+from operformer.operators.isotropic import make_mixing
 
 
 def patched_attention(
@@ -95,7 +96,7 @@ class FourierValue(nn.Module):
         super().__init__()
         self.spectrum = spectrum
         self.modes = ModeTables(spectrum)
-        self.mixing = SpectralMixing(spectrum, channels, maps * channels)
+        self.mixing = make_mixing(spectrum, channels, maps * channels)
         self.merge = nn.Linear(channels, channels)
 
     def forward(self, v: Tensor, measure: Coefficients, source: Tensor | None = None) -> Tensor:

@@ -21,6 +21,11 @@ def fano(seed=0):
     return FANO((2, 2), 3, 1, 1, hidden_channels=6, n_layers=1, n_heads=2)
 
 
+def isotropic(seed=0):
+    torch.manual_seed(seed)
+    return FANO((2, 2), 3, 1, 1, hidden_channels=6, n_layers=1, n_heads=2, isotropic=True)
+
+
 def gradients(operator, seed):
     generator = torch.Generator().manual_seed(seed)
     for parameter in operator.parameters():
@@ -39,6 +44,15 @@ def test_muon_takes_the_matrices_inside_the_layers(make):
     assert any("merge.weight" in name for name in taken)
     for name in left:
         assert "layers." not in name or dict(operator.named_parameters())[name].ndim != 2
+
+
+def test_muon_takes_the_few_matrices_of_isotropic_kernels_and_not_one_for_each_mode():
+    for make, name, is_taken in ((isotropic, "radial", True), (fano, "weight", False)):
+        operator = make()
+        muon, _ = parts_of(make_optimizer("muon", operator, 1e-3, 0.0))
+        mixing = dict(operator.named_parameters())[f"layers.0.attention.mixing.{name}"]
+        assert mixing.ndim == 3
+        assert any(p is mixing for group in muon.param_groups for p in group["params"]) == is_taken
 
 
 def fused(operator):
