@@ -58,9 +58,9 @@ _BETTER_DARCY: dict[str, dict[str, Any]] = {
         "hidden_channels": 64,
     },
 }
-# Kernels without a direction, an elliptic equation's own, learn from fewer updates of fewer pairs than a matrix for each
-# mode does, and have a hundredth of the weights; an output that is zero at the boundary, and smooth, does the rest. That
-# is small enough to be trained on one core of a CPU, in full precision (docs/recipes.md).
+# Kernels without a direction, an elliptic equation's own, learn from fewer updates of fewer pairs than a matrix for
+# each mode does, and have a hundredth of the weights; an output that is zero at the boundary, and smooth, does the
+# rest. That is small enough to be trained on one core of a CPU, in full precision (docs/recipes.md).
 _ISOTROPIC: dict[str, Any] = {
     "n_patches": [1, 1],
     "n_modes": 32,

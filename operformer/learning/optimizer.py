@@ -26,9 +26,7 @@ def make_optimizer(name: OptimizerName, operator: nn.Module, learning_rate: floa
         return _adamw(list(operator.parameters()), learning_rate, weight_decay)
     named = dict(operator.named_parameters())
     matrices = {
-        key
-        for key, parameter in named.items()
-        if "layers." in key and (parameter.ndim == 2 or key.endswith(".radial"))
+        key for key, parameter in named.items() if "layers." in key and (parameter.ndim == 2 or key.endswith(".radial"))
     }
     return Together(
         Muon([named[key] for key in named if key in matrices], learning_rate, weight_decay),
