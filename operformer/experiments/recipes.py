@@ -63,7 +63,6 @@ _BETTER_DARCY: dict[str, dict[str, Any]] = {
 # rest. That is small enough to be trained on one core of a CPU, in full precision (docs/recipes.md).
 _ISOTROPIC: dict[str, Any] = {
     "n_patches": [1, 1],
-    "n_modes": 32,
     "basis": "cosine",
     "periodic_extension": False,
     "isotropic": True,
@@ -82,7 +81,7 @@ _ON_ONE_CORE: dict[str, Any] = {
     "averages": "full",
     "products": "full",
 }
-_ELLIPTIC = ("piecewise-416-fano", "darcy-li-85")
+_ELLIPTIC = {"piecewise-416-fano": _ISOTROPIC | {"n_modes": 32}, "darcy-li-85": _ISOTROPIC | {"n_modes": 24}}
 # A flow over a short time is near the identity. Its waves are short, and it does not stop at the faces of patches: one
 # patch, where a layer is an integral operator that has nothing to attend to, learns it best (docs/recipes.md).
 _BETTER_FLOW: dict[str, dict[str, Any]] = {
@@ -197,7 +196,7 @@ def _best(experiment: Experiment) -> Experiment:
     if isinstance(experiment.problem, Kolmogorov):
         operator |= _BETTER_FLOW[operator["name"]] | _PATCHED_FLOW.get(ours.name, {})
     elif isinstance(experiment.problem, Darcy):
-        operator |= _ISOTROPIC if ours.name in _ELLIPTIC else _BETTER_DARCY.get(operator["name"], {})
+        operator |= _ELLIPTIC.get(ours.name) or _BETTER_DARCY.get(operator["name"], {})
     training = replace(ours.training, augment=bool(experiment.problem.symmetries), ema=0.999)
     coarse = _COARSE.get(ours.name) or _COARSE.get(operator["name"])
     if coarse is not None:
