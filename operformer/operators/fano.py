@@ -26,8 +26,8 @@ class FANO(Operator):
     |k_j| < m. Good values: patches of about 32 points along each axis, 9 modes, ``final_modes=64``, as in the paper;
     ``periodic_extension`` or the cosine basis where patches are not periodic. One patch, all of D, has nothing to
     attend to: attention is then W_MultiHead V, and ``n_heads`` changes nothing. ``isotropic`` kernels know no
-    direction, have few weights and learn elliptic problems from few pairs; not flows. ``norm``, ``waves`` and
-    ``adds_input`` are as in the TNO.
+    direction of the unit cube that D is scaled to, have few weights and learn elliptic problems from few pairs; they
+    are not meant for flows. ``norm``, ``waves`` and ``adds_input`` are as in the TNO.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from operformer.domain.transform import TensorTransform, Transform
-from operformer.operators.integral import ModeTables, SpectralMixing, mixed_pairs
+from operformer.operators.integral import Mixing, ModeTables, mixed_pairs
 
 ALIGNED = 8  # tensor cores want sizes in half precision to be multiples of this
 LARGEST = 2**30  # functions times points of a patch; axis by axis a larger patch has far less to multiply, and to keep
@@ -23,15 +23,13 @@ def has_tables(transform: Transform) -> TypeGuard[TensorTransform]:
     return prod([matrix[0].numel() for matrix in transform.analysis]) <= LARGEST
 
 
-def lifted(
-    entries: Tensor, mixing: SpectralMixing, modes: ModeTables, transform: TensorTransform, patches: int
-) -> Tensor:
+def lifted(entries: Tensor, mixing: Mixing, modes: ModeTables, transform: TensorTransform, patches: int) -> Tensor:
     """`FourierIntegralOperator` from a function's coefficients (E, batch P, c) on: (batch, P, *points, c), float32.
 
     The constant comes as a pair, like all other functions, so that nothing is put together afterwards.
     """
     _, synthesis = tables(modes, transform)
-    weight: Tensor = mixing.weight
+    weight = mixing.matrices()
     if modes.n_single < modes.count:
         entries, weight = (torch.cat([t[:1], torch.zeros_like(t[:1]), t[1:]]) for t in (entries, weight))
         mixed = mixed_pairs(entries, weight)
@@ -100,13 +98,13 @@ def _gathered(modes: ModeTables, rows: Tensor) -> Tensor:
     return pad(rows, (0, 0, 0, -len(rows) % ALIGNED))
 
 
-def grouped_weights(mixing: SpectralMixing, count: int) -> tuple[int, Tensor]:
+def grouped_weights(mixing: Mixing, count: int) -> tuple[int, Tensor]:
     """1 or 2, the functions that mix with each other, and (groups, group c, group 3 c), in half precision."""
-    weight = mixing.weight.to(torch.float16)
+    weight = mixing.matrices().to(torch.float16)
     if mixing.n_single == len(weight):
         return 1, pad(weight, (0, 0, 0, 0, 0, count - len(weight)))
     first = torch.cat([weight[:1], torch.zeros_like(weight[:1])])
     real, imaginary = torch.cat([first, weight[1:]]).unflatten(0, (-1, 2)).unbind(1)
-    # (c, s) -> (c a + s b, s a - c b), as in SpectralMixing.
+    # (c, s) -> (c a + s b, s a - c b), as in Mixing.
     grouped = torch.cat([torch.cat([real, -imaginary], 2), torch.cat([imaginary, real], 2)], 1)
     return 2, pad(grouped, (0, 0, 0, 0, 0, count // 2 - len(grouped)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod, sqrt
@@ -65,12 +66,30 @@ class ModeTables(nn.Module):
         return signed_sums(entries, *tables).transpose(0, 1)
 
 
-class SpectralMixing(nn.Module):
+class Mixing(nn.Module, ABC):
     """R(k) u_k for every kept wave number k: the Fourier transform of a real kernel, R(-k) = conj R(k).
 
-    Weights are real, one matrix for each function: R(0), then real and imaginary part for each pair of k and -k, which
-    makes (2 m - 1)^d in all. In a real basis there is one matrix for each function, too.
+    Matrices are real, one for each function: R(0), then real and imaginary part for each pair of k and -k, which makes
+    (2 m - 1)^d in all. In a real basis there is one matrix for each function, too.
     """
+
+    n_single: int  # functions by themselves, before the pairs
+
+    @abstractmethod
+    def matrices(self) -> Tensor:
+        """One for each of the E functions: (E, in_channels, out_channels)."""
+
+    def forward(self, entries: Tensor) -> Tensor:
+        """(E, rows, in_channels) -> (E, rows, out_channels)."""
+        matrices = self.matrices()
+        single = torch.bmm(entries[: self.n_single], matrices[: self.n_single])
+        if self.n_single == len(entries):
+            return single
+        return torch.cat([single, mixed_pairs(entries[self.n_single :], matrices[self.n_single :])])
+
+
+class SpectralMixing(Mixing):
+    """With a matrix of its own for each function, ``weight``."""
 
     def __init__(self, spectrum: Spectrum, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -82,13 +101,9 @@ class SpectralMixing(nn.Module):
         nn.init.uniform_(self.weight[: self.n_single], -bound, bound)
         nn.init.uniform_(self.weight[self.n_single :], -bound / sqrt(2), bound / sqrt(2))
 
-    def forward(self, entries: Tensor) -> Tensor:
-        """(E, rows, in_channels) -> (E, rows, out_channels)."""
-        single = torch.bmm(entries[: self.n_single], self.weight[: self.n_single])
-        if self.n_single == len(entries):
-            return single
-        product = mixed_pairs(entries[self.n_single :], self.weight[self.n_single :])
-        return torch.cat([single, product])
+    def matrices(self) -> Tensor:
+        """The weight itself."""
+        return self.weight
 
 
 def mixed_pairs(entries: Tensor, weight: Tensor) -> Tensor:
@@ -190,7 +205,9 @@ def make_spectrum(
         raise UsageError(f"basis must be one of {', '.join(bases)}: got {name!r}")
     if periodic_extension and name != "fourier":
         raise UsageError(f'periodic_extension goes with basis="fourier": got {name!r}, which needs none')
-    if isotropic and (periodic_extension or name == "legendre"):
-        raise UsageError('isotropic goes with basis="fourier" and "cosine"; extended, take cosines, which are the same')
+    if isotropic and name == "legendre":
+        raise UsageError('isotropic goes with basis="fourier" and "cosine": got "legendre", which has no wave numbers')
+    if isotropic and periodic_extension:
+        raise UsageError('isotropic does not go with periodic_extension: take basis="cosine", which is the same then')
     sides = tuple(1 / count for count in n_patches) if isotropic else None
     return Spectrum(ExtendedFourier() if periodic_extension else bases[name], modes, sides)

@@ -17,7 +17,7 @@ from operformer.domain.basis import ExtendedFourier, Fourier
 from operformer.domain.fourier import make_modes
 from operformer.errors import UsageError
 from operformer.operators.fano import FANO
-from operformer.operators.integral import FourierIntegralOperator, SpectralMixing, Spectrum
+from operformer.operators.integral import FourierIntegralOperator, Mixing, Spectrum
 from operformer.operators.patched_attention import FourierAttention, FourierValue, PatchedAttention
 from operformer.operators.vitno import ViTNO
 
@@ -118,14 +118,15 @@ def literal_fourier_operator(weights: Tensor, v: Tensor, spectrum: Spectrum) -> 
     return back[(slice(None), slice(None), *(slice(n) for n in points))]
 
 
-def complex_weights(mixing: SpectralMixing, spectrum: Spectrum) -> Tensor:
+def complex_weights(mixing: Mixing, spectrum: Spectrum) -> Tensor:
     """R(k) for -m < k_j < m, of the last axis 0 <= k_d < m, in the order of `_wave_numbers`: (bins, c, c')."""
     if not isinstance(spectrum.basis, Fourier | ExtendedFourier):
         raise UsageError("the literal form is about Fourier modes; use the Fourier basis")
     known = {k: number for number, k in enumerate(make_modes(spectrum.basis, spectrum.n_modes).wave_numbers)}
     # R(0) is real; then come real and imaginary parts by turns.
-    real = torch.cat([mixing.weight[:1], mixing.weight[1::2]])
-    imaginary = torch.cat([torch.zeros_like(mixing.weight[:1]), mixing.weight[2::2]])
+    matrices = mixing.matrices()
+    real = torch.cat([matrices[:1], matrices[1::2]])
+    imaginary = torch.cat([torch.zeros_like(matrices[:1]), matrices[2::2]])
     chosen, signs = [], []
     for k in _wave_numbers(spectrum.n_modes):
         opposite = tuple(-kj for kj in k)
@@ -163,5 +164,5 @@ def _bins(n_modes: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Tensor, Ten
     return torch.tensor(kept), torch.tensor(slots)
 
 
-def _stored(mixing: SpectralMixing, spectrum: Spectrum) -> nn.Parameter:
+def _stored(mixing: Mixing, spectrum: Spectrum) -> nn.Parameter:
     return nn.Parameter(complex_weights(mixing, spectrum).detach())

@@ -24,6 +24,7 @@ CASES = {
     "ViTNO, weights": (lambda: ViTNO((3, 3), 2, 1, 1, **SIZE), (13, 16), NODES),
     "FANO": (lambda: FANO((3, 3), 3, 1, 1, final_modes=2, **SIZE), (18, 24), CELLS),
     "FANO, cosines": (lambda: FANO((3, 3), 3, 1, 1, basis="cosine", **SIZE), (18, 24), CELLS),
+    "FANO, isotropic": (lambda: FANO((3, 3), 3, 1, 1, isotropic=True, **SIZE), (18, 24), CELLS),
     "FANO, extension": (lambda: FANO((3, 3), 3, 1, 1, periodic_extension=True, **SIZE), (18, 24), CELLS),
     "FANO, extension, wide": (lambda: FANO((2, 2), 4, 1, 1, periodic_extension=True, **WIDE), (20, 20), CELLS),
     "FANO, input added": (lambda: FANO((1, 2), 4, 1, 1, adds_input=True, **SIZE), (16, 24), "periodic"),

@@ -153,6 +153,7 @@ INVARIANT = {
     "FANO-before-1d": lambda: FANO((2,), 3, 1, 1, **SMALL, norm="before", waves=2),
     "FANO-cosine-1d": lambda: FANO((3,), 3, 1, 2, **SMALL, basis="cosine"),
     "FANO-2d": lambda: FANO((2, 2), 2, 1, 1, **SMALL, final_modes=4),
+    "FANO-isotropic-2d": lambda: FANO((1, 1), 3, 1, 1, **SMALL, basis="cosine", isotropic=True),
     "CodomainNO-1d": lambda: CodomainNO(1, 3, 1, 1, 16, 2, token_channels=4, basis="cosine"),
     "CodomainNO-2d": lambda: CodomainNO(2, 3, 1, 1, 16, 2, token_channels=4),
     "ViTNO-resample-2d": lambda: ViTNO((2, 2), 2, 1, 1, **SMALL, resample=True),

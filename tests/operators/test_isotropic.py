@@ -1,6 +1,7 @@
 """Kernels that know no direction: against the formula, the kernel as an integral, and the moves that they allow."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,18 +11,18 @@ from test_vitno import SMALL, forget_coordinates, noise, randomised
 
 import operformer
 from operformer import FANO, Grid
-from operformer.domain.basis import Cosine, Fourier
+from operformer.domain.basis import Cosine, ExtendedFourier, Fourier
 from operformer.domain.patches import make_patches
 from operformer.domain.transform import make_transform
 from operformer.errors import UsageError
 from operformer.operators.integral import FourierIntegralOperator, SpectralMixing, Spectrum
 from operformer.operators.isotropic import IsotropicMixing
-from operformer.operators.patched_attention import Coefficients, FourierValue
+from operformer.operators.patched_attention import Coefficients, FourierAttention, FourierValue
 
 
 def mixing_of(basis, n_modes, sides=None):
     torch.manual_seed(0)
-    return IsotropicMixing(Spectrum(basis, n_modes, sides or (1.0,) * len(n_modes)), 2, 3).double()
+    return IsotropicMixing(Spectrum(basis, n_modes), sides or (1.0,) * len(n_modes), 2, 3).double()
 
 
 def between(radial, length):
@@ -32,16 +33,33 @@ def between(radial, length):
     return (1 - (place - left)) * radial[left] + (place - left) * radial[right]
 
 
-@pytest.mark.parametrize("sides", [(1.0, 1.0), (0.5, 0.25)])
-def test_a_matrix_depends_on_the_length_of_the_wave_number_alone(sides):
-    mixing = mixing_of(Cosine(), (4, 5), sides)
-    radial, longest = mixing.radial.detach().numpy(), max(sides)
+@pytest.mark.parametrize(
+    ("n_modes", "sides"),
+    [((7,), (0.5,)), ((4, 5), (1.0, 1.0)), ((4, 5), (0.5, 0.25)), ((2, 3, 5), (1.0, 1 / 2, 1 / 3))],
+)
+def test_a_matrix_depends_on_the_length_of_the_wave_number_alone(n_modes, sides):
+    mixing = mixing_of(Cosine(), n_modes, sides)
+    radial = mixing.radial.detach().numpy()
     expected = [
-        between(radial, math.sqrt((i * longest / sides[0]) ** 2 + (j * longest / sides[1]) ** 2))
-        for i in range(4)
-        for j in range(5)
+        between(radial, math.sqrt(sum((kj / side) ** 2 for kj, side in zip(k, sides, strict=True))) * max(sides))
+        for k in product(*map(range, n_modes))
     ]
-    np.testing.assert_allclose(mixing.weight.detach().numpy(), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(mixing.matrices().detach().numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_patches_have_the_wave_numbers_of_the_whole_domain():
+    """On 2 x 3 patches: (i, j) waves of a patch are (2 i, 3 j) of D; the longer side counts."""
+    mixing = FANO((2, 3), 4, 1, 1, **SMALL, basis="cosine", isotropic=True).double().layers[0].attention.mixing
+    radial = mixing.radial.detach().numpy()
+    expected = [between(radial, math.hypot(2 * i, 3 * j) / 2) for i in range(4) for j in range(4)]
+    np.testing.assert_allclose(mixing.matrices().detach().numpy(), expected, rtol=1e-6, atol=1e-6)
+    other = FANO((2, 1), 4, 1, 1, **SMALL, basis="cosine", isotropic=True).layers[0].attention.mixing.matrices()
+    torch.testing.assert_close(other[4], other[2])  # (1, 0) and (0, 2)
+
+
+def test_the_start_is_as_large_as_a_linear_maps():
+    radial = IsotropicMixing(Spectrum(Cosine(), (64, 64)), (1.0, 1.0), 16, 16).radial
+    assert 0.24 < radial.abs().max() <= 0.25
 
 
 def test_in_fouriers_basis_it_is_real_and_the_same_in_every_direction():
@@ -98,11 +116,11 @@ def test_a_layer_commutes_with_the_moves_of_its_domain(basis, kind, moves):
             assert (difference < 1e-12) == (is_meant or move in (flipped, shifted)), move  # those, every layer has
 
 
-def test_the_kernel_is_an_integral_of_a_function_of_the_distance():
+def test_the_kernel_is_even_and_read_from_the_lengths_of_wave_numbers():
     """On a torus: sum over modes by hand, against a kernel that is read from R at |k| by another sum over all k."""
     torch.manual_seed(2)
     operator = FourierIntegralOperator(Spectrum(Fourier(), (3, 3)), 1, 1).double()
-    operator.mixing = mixing = IsotropicMixing(Spectrum(Fourier(), (3, 3), (1.0, 1.0)), 1, 1).double()
+    operator.mixing = mixing = IsotropicMixing(operator.spectrum, (1.0, 1.0), 1, 1).double()
     grid = Grid.uniform((9, 9), kind="periodic")
     u, x = noise(1, 9, 9, 1), grid.points.reshape(-1, 2).numpy()
     radial = mixing.radial.detach().numpy()
@@ -112,6 +130,7 @@ def test_the_kernel_is_an_integral_of_a_function_of_the_distance():
         for i in range(-2, 3)
         for j in range(-2, 3)
     )
+    np.testing.assert_allclose(kernel, kernel.T, atol=1e-12)
     expected = kernel @ u[0].reshape(-1).numpy() / 81
     by_hand = by_modes(matrices(mixing, operator.spectrum), u[0].reshape(-1, 1).numpy(), x, np.full(81, 1 / 81), x)
     np.testing.assert_allclose(by_hand[:, 0], expected, atol=1e-12)
@@ -128,7 +147,7 @@ def test_an_isotropic_fano_is_that_with_a_matrix_for_each_mode(counts, basis):
     many = FANO(counts, 3, 1, 2, **options).double()
     state = {key: value for key, value in few.state_dict().items() if "radial" not in key}
     for number, layer in enumerate(few.layers):
-        state[f"layers.{number}.attention.mixing.weight"] = layer.attention.mixing.weight
+        state[f"layers.{number}.attention.mixing.weight"] = layer.attention.mixing.matrices()
     many.load_state_dict(state)
     u, grid = noise(2, 1, 12, 12), Grid.uniform((12, 12), kind="cells")
     torch.testing.assert_close(few(u, grid), many(u, grid), rtol=1e-12, atol=1e-12)
@@ -146,6 +165,7 @@ def test_without_coordinates_it_has_the_symmetries_of_the_square(counts):
 
 
 def test_gradients_reach_the_few_matrices_and_files_hold_them_alone(tmp_path):
+    torch.manual_seed(5)
     operator = FANO((2, 2), 3, 1, 1, **SMALL, basis="cosine", isotropic=True)
     grid = Grid.uniform((8, 8), kind="cells")
     operator(torch.rand(2, 1, 8, 8), grid).square().sum().backward()
@@ -157,10 +177,33 @@ def test_gradients_reach_the_few_matrices_and_files_hold_them_alone(tmp_path):
     torch.testing.assert_close(operformer.load(tmp_path / "saved")(u, grid), operator(u, grid))
 
 
-@pytest.mark.parametrize("options", [{"basis": "legendre"}, {"periodic_extension": True}])
-def test_functions_without_a_wave_number_are_refused(options):
-    with pytest.raises(UsageError, match='isotropic goes with basis="fourier" and "cosine"'):
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"basis": "legendre"}, 'goes with basis="fourier" and "cosine": got "legendre"'),
+        ({"periodic_extension": True}, 'take basis="cosine", which is the same then'),
+    ],
+)
+def test_functions_without_a_wave_number_and_extended_ones_are_refused(options, said):
+    with pytest.raises(UsageError, match=said):
         FANO((1, 1), 3, 1, 1, **SMALL, **options, isotropic=True)
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (2, 3)])
+def test_extended_ones_would_be_cosines(counts):
+    """What the refusal says: R real and the same in every direction makes no sines of the extension's cosines."""
+    torch.manual_seed(4)
+    sides = tuple(1 / count for count in counts)
+    cosines, extended = (
+        FourierAttention(4, 2, Spectrum(basis, (3, 3), sides)).double() for basis in (Cosine(), ExtendedFourier())
+    )
+    extended.load_state_dict(cosines.state_dict())
+    v, grid = noise(2, 12, 12, 4), Grid.uniform((12, 12), kind="cells")
+    patches, found = make_patches(grid, counts), []
+    for layer, basis in ((cosines, Cosine()), (extended, ExtendedFourier())):
+        transform = make_transform(patches, basis, (3, 3), v)
+        found.append(layer(patches.split(v), Coefficients(transform, 1 / math.prod(counts), None)))
+    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
 
 
 def test_a_matrix_for_each_mode_is_what_one_gets_without_asking():
