@@ -144,6 +144,8 @@ def operator_name(settings: Mapping[str, Any]) -> str:
         name += f", {' × '.join(map(str, patches))} patches"
     if operator.get("basis") in _BASES:
         name += f", {_BASES[operator['basis']]}"
+    if operator.get("isotropic"):
+        name += ", isotropic"
     if operator.get("periodic_extension"):
         name += ", periodic extension"
     return name if operator.get("smoothing", "none") == "none" else f"{name}, smoothing"

@@ -100,9 +100,15 @@ def _figure(archive: Archive, name: str, folder: Path) -> tuple[str, str]:
     protocol = next(known for known in PROTOCOLS if name.startswith(known))
     figure = name.removeprefix(f"{protocol}-").removesuffix(".svg")
     caption = next(known.caption for known in _FIGURES if known.name == figure)
-    if figure in _OF_WIDTHS and archive[protocol].keys().isdisjoint(SECTIONS[WIDTHS]):
+    if figure in _OF_WIDTHS and len(_widths(archive, protocol)) == 1:
         caption += " One width alone: the others have not been trained."
     return f"Figure **{figure}**, protocol {protocol}. {caption}", f"![{figure}]({(folder / name).as_posix()})"
+
+
+def _widths(archive: Archive, protocol: Protocol) -> set[int]:
+    """Those of the runs that figures of costs show."""
+    shown = (record for names in studies.WIDTHS for name in names for record in archive[protocol].get(name, [])[:1])
+    return {record.settings["operator"]["hidden_channels"] for record in shown}
 
 
 def _sections(archive: Archive) -> dict[str, tuple[str, ...]]:

@@ -88,6 +88,10 @@ def test_names_for_readers():
     assert problem_name(settings(darcy, name="FANO")) == "Darcy flow, piecewise"
     assert operator_name(settings(darcy, name="FANO", smoothing="periodic")) == "FANO, smoothing"
     assert operator_name(settings(darcy, name="FANO", periodic_extension=True)) == "FANO, periodic extension"
+    elliptic = {"n_patches": [1, 1], "basis": "cosine", "isotropic": True, "smoothing": "dirichlet"}
+    assert operator_name(settings(darcy, name="FANO", **elliptic)) == (
+        "FANO, one patch, no attention, cosines, isotropic, smoothing"
+    )
     assert operator_name(settings(darcy, name="FANO", n_patches=[1, 1])) == "FANO, one patch, no attention"
     assert operator_name(settings(darcy, name="FANO", n_patches=[1, 2])) == "FANO, 1 × 2 patches"
     assert operator_name(settings(darcy, name="FANO", n_patches=[13, 13])) == "FANO"  # the paper's

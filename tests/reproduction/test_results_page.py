@@ -161,6 +161,14 @@ def test_one_operator_is_no_figure_of_costs_and_two_of_one_width_are_called_so(t
         assert "paper-parameter_accuracy.svg" in (tmp_path / "RESULTS.md").read_text()
 
 
+def test_best_recipes_of_two_widths_are_not_called_one(tmp_path):
+    for name in ("piecewise-416-vitno", "piecewise-416-fano"):
+        keep(record(name, "best", 8e-3), tmp_path / "results")
+    write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
+    assert "best-parameter_accuracy.svg" in (tmp_path / "RESULTS.md").read_text()
+    assert "have not been trained" not in (tmp_path / "RESULTS.md").read_text()
+
+
 def test_a_fano_alone_is_no_figure_of_extensions(tmp_path):
     keep(record("kolmogorov-416-fano", "paper", 8e-3), tmp_path / "results")
     write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
