@@ -110,13 +110,20 @@ def test_the_shipped_lorenz_model_has_the_error_of_its_card():
     assert errors.median().item() == pytest.approx(said["median"], rel=2e-3)
 
 
-def test_the_shipped_darcy_model_has_the_errors_of_its_record():
-    experiment, record = recipe("darcy-416-vitno", "best"), read_record(ROOT / "results/best/darcy-416-vitno.json")
+@pytest.mark.parametrize(
+    ("model", "run", "tolerance"),
+    [
+        ("darcy-vitno", "darcy-416-vitno", 0.06),  # its weights are rounded
+        ("darcy-piecewise-fano", "piecewise-416-fano", 2e-3),
+    ],
+)
+def test_the_shipped_darcy_models_have_the_errors_of_their_records(model, run, tolerance):
+    experiment, record = recipe(run, "best"), read_record(ROOT / f"results/best/{run}.json")
     data, count = experiment.data, 4
     grid, first = experiment.problem.grid(data.resolution // 2), data.train + data.validation
     (samples,) = Draws().readings(experiment.problem, count, [grid], data.seed, torch.device("cpu"), first)
-    errors = relative_errors(operformer.load("darcy-vitno"), samples.to(dtype=torch.float32))
-    assert errors.tolist() == pytest.approx(record.on("0.5x").errors[:count], rel=0.06)  # its weights are rounded
+    errors = relative_errors(operformer.load(model), samples.to(dtype=torch.float32))
+    assert errors.tolist() == pytest.approx(record.on("0.5x").errors[:count], rel=tolerance)
 
 
 def test_the_command_lists_them(call):
