@@ -49,7 +49,7 @@ _BETTER: dict[str, dict[str, Any]] = {
 }
 # Fourier modes join the two ends of a patch, where a Darcy flow has different values; cosines do not, and have a
 # quarter of the weights of as many modes. A patch of the coarsest grid below resolves all of them. That nothing is
-# extended is said as records say it.
+# extended is said as records say it. Of an operator or a run.
 _BETTER_DARCY: dict[str, dict[str, Any]] = {
     "FANO": {
         "n_patches": [2, 2],
@@ -58,11 +58,9 @@ _BETTER_DARCY: dict[str, dict[str, Any]] = {
         "periodic_extension": False,
         "hidden_channels": 64,
     },
-}
-# Kernels without a direction, an elliptic equation's own, learn from fewer updates of fewer pairs than a matrix for
-# each mode does, and have a hundredth of the weights; an output that is zero at the boundary, and smooth, does the
-# rest. That is small enough to be trained on one core of a CPU, in full precision (docs/recipes.md).
-_ELLIPTIC: dict[str, dict[str, Any]] = {
+    # Kernels without a direction, an elliptic equation's own, learn from fewer updates of fewer pairs than a matrix for
+    # each mode does, and have a hundredth of the weights; an output that is zero at the boundary, and smooth, does the
+    # rest. That is small enough to be trained on one core of a CPU, in full precision (docs/recipes.md).
     "piecewise-416-fano": {
         "n_patches": [1, 1],
         "n_modes": 32,
@@ -73,7 +71,7 @@ _ELLIPTIC: dict[str, dict[str, Any]] = {
         "hidden_channels": 32,
         "n_layers": 4,
         "n_heads": 4,
-    }
+    },
 }
 _AS_MANY_PAIRS = {"batches": "pairs", "batch_size": 4, "learning_rate": 2e-3}
 _ON_ONE_CORE: dict[str, Any] = {
@@ -199,7 +197,7 @@ def _best(experiment: Experiment) -> Experiment:
     if isinstance(experiment.problem, Kolmogorov):
         operator |= _BETTER_FLOW[operator["name"]] | _PATCHED_FLOW.get(ours.name, {})
     elif isinstance(experiment.problem, Darcy):
-        operator |= _ELLIPTIC.get(ours.name, _BETTER_DARCY.get(operator["name"], {}))
+        operator |= _BETTER_DARCY.get(ours.name) or _BETTER_DARCY.get(operator["name"], {})
     training = replace(ours.training, augment=bool(experiment.problem.symmetries), ema=0.999)
     coarse = _COARSE.get(ours.name) or _COARSE.get(operator["name"])
     if coarse is not None:
