@@ -47,31 +47,20 @@ _BETTER: dict[str, dict[str, Any]] = {
     "ViTNO": {"waves": 8, "n_modes": 8},
     "FANO": {"final_modes": 0, "waves": 8},
 }
-# Fourier modes join the two ends of a patch, where a Darcy flow has different values; cosines do not, and have a
-# quarter of the weights of as many modes. A patch of the coarsest grid below resolves all of them. That nothing is
-# extended is said as records say it. Of an operator or a run.
-_BETTER_DARCY: dict[str, dict[str, Any]] = {
-    "FANO": {
-        "n_patches": [2, 2],
-        "n_modes": 16,
-        "basis": "cosine",
-        "periodic_extension": False,
-        "hidden_channels": 64,
-    },
-    # Kernels without a direction, an elliptic equation's own, learn from fewer updates of fewer pairs than a matrix for
-    # each mode does, and have a hundredth of the weights; an output that is zero at the boundary, and smooth, does the
-    # rest. That is small enough to be trained on one core of a CPU, in full precision (docs/recipes.md).
-    "piecewise-416-fano": {
-        "n_patches": [1, 1],
-        "n_modes": 32,
-        "basis": "cosine",
-        "periodic_extension": False,
-        "isotropic": True,
-        "smoothing": "dirichlet",
-        "hidden_channels": 32,
-        "n_layers": 4,
-        "n_heads": 4,
-    },
+# An elliptic equation's own kernels, without a direction, learn from fewer updates of fewer pairs than one matrix a
+# mode, and have a hundredth of the weights. Cosines, since Fourier modes join two ends of D where a Darcy flow is
+# not the same; an output that is smooth, and zero at the boundary, does the rest. That is small enough to be trained on
+# one core of a CPU, in full precision (docs/recipes.md). That nothing is extended is said as records say it.
+_ELLIPTIC: dict[str, Any] = {
+    "n_patches": [1, 1],
+    "n_modes": 32,
+    "basis": "cosine",
+    "periodic_extension": False,
+    "isotropic": True,
+    "smoothing": "dirichlet",
+    "hidden_channels": 32,
+    "n_layers": 4,
+    "n_heads": 4,
 }
 _AS_MANY_PAIRS = {"batches": "pairs", "batch_size": 4, "learning_rate": 2e-3}
 _ON_ONE_CORE: dict[str, Any] = {
@@ -121,13 +110,9 @@ class _Coarse:
 _COARSE = {
     "ViTNO": _Coarse((208,), (0.8, 0.2), {"epochs": 20, "batch_size": 2, "learning_rate": 1e-3}),
     "kolmogorov-416-vitno": _Coarse((208,), (0.8, 0.2), {"epochs": 10, "batch_size": 2, "learning_rate": 1e-3}),
-    # Errors are told in L2, and with cosines that are not smoothed the H1 loss learns them worse (docs/recipes.md).
-    "darcy-416-fano": _Coarse(
-        (104, 208),
-        (40.0, 10.0, 6.0),
-        {"epochs": 56, **_AS_MANY_PAIRS, "learning_rate": 6e-3, "optimizer": "muon", "loss": "l2"},
+    **dict.fromkeys(
+        ("darcy-416-fano", "piecewise-416-fano"), _Coarse((104,), (10.0, 1.0), {"epochs": 11, **_ON_ONE_CORE})
     ),
-    "piecewise-416-fano": _Coarse((104,), (10.0, 1.0), {"epochs": 11, **_ON_ONE_CORE}),
     "kolmogorov-416-fano": _Coarse((104, 208), (20.0, 4.0, 3.0), {"epochs": 27, **_AS_MANY_PAIRS}),
     **dict.fromkeys(
         _PATCHED_FLOW,
@@ -197,7 +182,7 @@ def _best(experiment: Experiment) -> Experiment:
     if isinstance(experiment.problem, Kolmogorov):
         operator |= _BETTER_FLOW[operator["name"]] | _PATCHED_FLOW.get(ours.name, {})
     elif isinstance(experiment.problem, Darcy):
-        operator |= _BETTER_DARCY.get(ours.name) or _BETTER_DARCY.get(operator["name"], {})
+        operator |= _ELLIPTIC if operator["name"] == "FANO" else {}
     training = replace(ours.training, augment=bool(experiment.problem.symmetries), ema=0.999)
     coarse = _COARSE.get(ours.name) or _COARSE.get(operator["name"])
     if coarse is not None:
