@@ -21,8 +21,10 @@ def test_a_recipe_follows_its_protocol_and_comes_back_from_plain_values(protocol
     assert experiment.training.schedule == "one-cycle"
 
 
-def test_the_loss_is_the_papers():
-    assert not [name for p, name in NAMED if RECIPES[p][name].training.loss != reference(name).training.loss]
+def test_the_loss_is_the_papers_and_on_the_flow_of_li_et_al_h1():
+    changed = [name for p, name in NAMED if RECIPES[p][name].training.loss != reference(name).training.loss]
+    assert changed == ["darcy-li-85"]
+    assert RECIPES["best"]["darcy-li-85"].training.loss == "h1"
 
 
 def test_every_run_of_the_paper_has_a_recipe():
@@ -38,7 +40,8 @@ def test_the_paper_protocol_changes_the_training_alone():
 
 def test_all_are_compiled_but_for_those_that_one_core_trains():
     plain = {(protocol, name) for protocol, name in NAMED if not RECIPES[protocol][name].training.compile}
-    assert plain == {("best", "darcy-416-fano"), ("best", "piecewise-416-fano")}
+    small = ("darcy-64-fano", "darcy-416-fano", "piecewise-416-fano", "darcy-li-85")
+    assert plain == {("best", name) for name in small}
     for _, name in plain:
         training, operator = RECIPES["best"][name].training, RECIPES["best"][name].operator
         assert (training.averages, training.products, training.loss) == ("full", "full", "h1")
@@ -95,7 +98,9 @@ def test_darcy_flow_of_li_et_al():
     assert (data.resolution, data.train, data.test) == (85, 1000, 200)
     assert (law.coefficient, law.scale, law.tau, law.alpha, law.points) == ("piecewise", 1.0, 3.0, 2.0, "nodes")
     assert law.read_from == 421
-    assert (law.read_from - 1) % (data.resolution - 1) == 0  # every fifth node
+    steps = [(law.read_from - 1) / (n - 1) for n in (*data.coarser, data.resolution)]
+    assert steps == [10, 7, 6, 5]  # every tenth, seventh, sixth and fifth node
+    assert experiment.training.resolutions == "growing"
     with pytest.raises(UsageError, match="darcy-li-85 has no recipe of the protocol paper"):
         find_experiment("darcy-li-85", protocol="paper")
 
