@@ -126,7 +126,7 @@ _COARSE = {
     "darcy-64-tno": _Coarse((32,), (0.7, 0.3), {"batches": "pairs"}),
     # Solutions on grids as coarse as these differ, and so does what thinned out coefficients leave open. To see each to
     # the end keeps an operator from learning one of them by heart.
-    "darcy-64-fano": _Coarse((32, 48), (6.0, 4.0, 26.0), {"epochs": 36, "resolutions": "growing", **_ON_ONE_CORE}),
+    "darcy-64-fano": _Coarse((32, 48), (4.0, 3.0, 17.0), {"epochs": 24, "resolutions": "growing", **_ON_ONE_CORE}),
     "darcy-li-85": _Coarse(
         (43, 61, 71), (4.0, 3.0, 3.0, 50.0), {"epochs": 60, "resolutions": "growing", **_ON_ONE_CORE}
     ),
