@@ -34,6 +34,7 @@ TIME = ("lorenz-y", "controlled-ode")
 IRREGULAR = ("lorenz-y", "lorenz-y-transformer")
 LOW = tuple(f"darcy-64-{operator}" for operator in ("tno", "fno", "afno", "galerkin"))
 DEEPER = "darcy-64-galerkin-layers-6"
+LOW_FANO = "darcy-64-fano"  # which the paper has not
 LOGNORMAL, PIECEWISE, KOLMOGOROV = (
     tuple(f"{problem}-416-{operator}" for operator in ("vitno", "fano", "fno", "afno"))
     for problem in ("darcy", "piecewise", "kolmogorov")

@@ -81,7 +81,7 @@ SMALLER = (
     Smaller(
         r"python benchmarks/recipes\.py darcy-li-85 --protocol best .*",
         replace={"=43": "=9", "=400": "=4", "=100": "=2", "n_modes=16": "n_modes=2", "epochs=30": "epochs=1"}
-        | {"channels=32": "channels=8", "n_layers=4": "n_layers=1", "training.batches=points": "problem.read_from=33"}
+        | {"channels=32": "channels=8 operator.n_layers=1", "training.batches=points": "problem.read_from=33"}
         | {' operator.waves=0 "operator.n_layers=6 operator.hidden_channels=48" operator.basis=legendre': ""},
     ),
     Smaller(
