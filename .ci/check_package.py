@@ -24,7 +24,10 @@ IN_SDIST = (
 )
 IN_WHEEL = (
     *("operformer/py.typed", "operformer/report/templates/page.html", "operformer/report/templates/explorer.js"),
-    *(f"operformer/models/{name}/model.safetensors" for name in ("lorenz-tno", "darcy-vitno", "darcy-piecewise-fano")),
+    *(
+        f"operformer/models/{name}/model.safetensors"
+        for name in ("lorenz-tno", "darcy-vitno", "darcy-lognormal-fano", "darcy-piecewise-fano")
+    ),
 )
 
 
