@@ -91,7 +91,7 @@ _PATCHED_FLOW = {
     "kolmogorov-416-fano-smoothing": _PATCHES,
     "kolmogorov-416-fano-extension": _PATCHES | {"periodic_extension": True},
 }
-# Of a run: as many functions as its coarsest grid has room for, and as much width as it takes.
+# Of a run: fewer functions where the coarsest grid has few points, and as much width as it takes.
 _BETTER_RUNS: dict[str, dict[str, Any]] = {
     **_PATCHED_FLOW,
     "darcy-64-fano": {"n_modes": 24},
@@ -124,8 +124,8 @@ _COARSE = {
         _Coarse((104,), (8.0, 2.0), {"epochs": 10, **_AS_MANY_PAIRS, "learning_rate": 4e-3, "optimizer": "muon"}),
     ),
     "darcy-64-tno": _Coarse((32,), (0.7, 0.3), {"batches": "pairs"}),
-    # Solutions on grids as coarse as these differ, and so does what thinned out coefficients leave open. To see each to
-    # the end keeps an operator from learning one of them by heart.
+    # Solutions on grids as coarse as these differ, and so does what thinned out coefficients leave open: to see each to
+    # the end helps on all of them.
     "darcy-64-fano": _Coarse((32, 48), (4.0, 3.0, 17.0), {"epochs": 24, "resolutions": "growing", **_ON_ONE_CORE}),
     "darcy-li-85": _Coarse(
         (43, 61, 71), (4.0, 3.0, 3.0, 50.0), {"epochs": 60, "resolutions": "growing", **_ON_ONE_CORE}
@@ -160,7 +160,7 @@ OTHERS = {
 
 
 def reference(name: str) -> Experiment:
-    """The run as the catalogue has it at the paper's scale, or as another table has it."""
+    """The run as the catalogue has it at the paper's scale, or what one that the paper has not is compared with."""
     known = {run: scales["paper"] for run, scales in EXPERIMENTS.items()} | OTHERS
     return choose(known, name, "the experiment")
 
@@ -188,7 +188,7 @@ def _ours(experiment: Experiment) -> Experiment:
 
 
 def _best(experiment: Experiment) -> Experiment:
-    """Symmetries, averaged weights, what is better in an operator, and where it helps most epochs on coarse grids.
+    """Symmetries, averaged weights, what is better in an operator, and coarse grids where they help.
 
     The latter have optimiser, rate and loss of their own, where these are better.
     """
