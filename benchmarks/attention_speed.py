@@ -40,10 +40,10 @@ from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer import Grid
-from operformer.learning.provenance import provenance
 from operformer.operators.attention import SMALL_HEADS, attend, log_density, with_bias
 from operformer.operators.few_weights import attend_nearly_equal, is_faster, split_weights
 from operformer.operators.literal import literal_attention
+from operformer.runs.provenance import provenance
 
 
 def plain(query, key, value, log_weights, scale):

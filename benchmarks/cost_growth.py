@@ -24,7 +24,7 @@ import torch
 
 from operformer import FANO, TNO, Grid, ViTNO, set_precision
 from operformer.kernels.recording import CudaGraphs
-from operformer.learning.provenance import provenance
+from operformer.runs.provenance import provenance
 
 OPERATORS = ["TNO", "TNO-sources", "ViTNO", "FANO"]
 

@@ -32,10 +32,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from operformer import FANO, TNO, ViTNO, set_precision
 from operformer.domain.quadrature import h1_norm
-from operformer.learning.graphed import GraphedPass
-from operformer.learning.loss import relative_h1
-from operformer.learning.provenance import provenance
-from operformer.learning.samples import fit_normalisation
+from operformer.evaluation.loss import relative_h1
 from operformer.operators.attention import MultiHeadAttention
 from operformer.operators.baselines import AFNO, FNO
 from operformer.operators.baselines.literal_afno import as_literal_afno
@@ -44,6 +41,9 @@ from operformer.operators.compiling import compiled
 from operformer.operators.graphed import Graphed
 from operformer.operators.literal_patched import as_literal
 from operformer.problems import Darcy
+from operformer.runs.provenance import provenance
+from operformer.training.graphed import GraphedPass
+from operformer.training.normalisation import fit_normalisation
 
 # Dense peak rates of one H200: operations per second in float32 and TF32 and half precision; bytes per second.
 PEAK = {"full": 67e12, "tf32": 495e12, "fp16": 495e12}

@@ -15,7 +15,7 @@ import time
 import torch
 
 from operformer import FANO, Grid, ViTNO
-from operformer.learning.loss import relative_h1
+from operformer.evaluation.loss import relative_h1
 from operformer.operators.literal_patched import as_literal
 
 

@@ -15,10 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from operformer.experiments import find_experiment
-from operformer.learning.evaluation import relative_errors
+from operformer.evaluation.errors import relative_errors
 from operformer.problems.draws import Draws
-from operformer.run import train_run
+from operformer.runs import train_run
+from paper.lookup import find_run as find_experiment
 
 RECIPES = {
     "base": [],

@@ -18,8 +18,8 @@ import torch
 
 from operformer.domain import Grid
 from operformer.domain.interpolation import interpolate
-from operformer.experiments.recipes import recipe
 from operformer.problems.elliptic import solve_darcy
+from paper.recipes import recipe
 
 
 def guessed(a, grid, fine):

@@ -14,10 +14,10 @@ from statistics import median
 import torch
 
 from operformer import TNO
-from operformer.learning.loss import relative_l2
-from operformer.learning.progress import TrainingDisplay
-from operformer.learning.training import Training, train
+from operformer.evaluation.loss import relative_l2
 from operformer.problems import Lorenz63
+from operformer.training.loop import Training, train
+from operformer.training.progress import TrainingDisplay
 
 
 def make_operator(width, layers):

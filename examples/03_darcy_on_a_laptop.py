@@ -9,11 +9,11 @@ import torch
 from matplotlib.figure import Figure
 
 from operformer import FANO, predict
-from operformer.learning.certificate import certify
-from operformer.learning.evaluation import relative_errors
-from operformer.learning.probes import resolution_for, smooth_probes
-from operformer.learning.training import Training, train
+from operformer.evaluation.certificate import certify
+from operformer.evaluation.errors import relative_errors
+from operformer.evaluation.probes import resolution_for, smooth_probes
 from operformer.problems import Darcy
+from operformer.training.loop import Training, train
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--small", action="store_true", help="fewer pairs, a coarser grid, a smaller operator")

@@ -7,10 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from operformer.data.reading import read
+    from operformer.data.reading import read, read_inputs
     from operformer.data.store import open_pairs
     from operformer.data.writing import write
-    from operformer.domain import Grid, pad, unpad, voronoi_weights
+    from operformer.domain import Grid, Samples, pad, unpad, voronoi_weights
+    from operformer.evaluation.certificate import certify
+    from operformer.evaluation.conformal import calibrate
+    from operformer.evaluation.errors import evaluate
+    from operformer.evaluation.prediction import predict
     from operformer.operators import (
         FANO,
         TNO,
@@ -19,25 +23,60 @@ if TYPE_CHECKING:
         UniversalTNO,
         ViTNO,
         attention,
-        export,
-        from_pretrained,
         load,
-        push_to_hub,
         set_precision,
     )
-    from operformer.prediction import predict, read_inputs
+    from operformer.sharing.exporting import export
+    from operformer.sharing.hub import from_pretrained, push_to_hub
+    from operformer.training.loop import train
+    from operformer.training.recipe import Training
 
 __version__ = "0.1.0"
 
+# Each public name and the module that defines it.
+_HOMES = {
+    "Grid": "domain",
+    "Samples": "domain",
+    "pad": "domain",
+    "unpad": "domain",
+    "voronoi_weights": "domain",
+    "FANO": "operators",
+    "TNO": "operators",
+    "Operator": "operators",
+    "Transformer": "operators",
+    "UniversalTNO": "operators",
+    "ViTNO": "operators",
+    "attention": "operators",
+    "load": "operators",
+    "set_precision": "operators",
+    "open_pairs": "data.store",
+    "read": "data.reading",
+    "read_inputs": "data.reading",
+    "write": "data.writing",
+    "Training": "training.recipe",
+    "train": "training.loop",
+    "calibrate": "evaluation.conformal",
+    "certify": "evaluation.certificate",
+    "evaluate": "evaluation.errors",
+    "predict": "evaluation.prediction",
+    "export": "sharing.exporting",
+    "from_pretrained": "sharing.hub",
+    "push_to_hub": "sharing.hub",
+}
 __all__ = [
     "FANO",
     "TNO",
     "Grid",
     "Operator",
+    "Samples",
+    "Training",
     "Transformer",
     "UniversalTNO",
     "ViTNO",
     "attention",
+    "calibrate",
+    "certify",
+    "evaluate",
     "export",
     "from_pretrained",
     "load",
@@ -48,25 +87,20 @@ __all__ = [
     "read",
     "read_inputs",
     "set_precision",
+    "train",
     "unpad",
     "voronoi_weights",
     "write",
 ]
-
-# Where the names above are defined; the front's read_inputs is that of prediction.
-_HOMES = ("domain", "operators", "prediction", "data.store", "data.reading", "data.writing")
-_PACKAGES = ("data", "domain", "errors", "operators", "problems")  # operformer.domain.Grid needs no import of its own
+_PACKAGES = ("data", "domain", "errors", "evaluation", "operators", "problems", "runs", "sharing", "training")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
+    if name in _PACKAGES:  # operformer.domain.Grid needs no import of its own
         return import_module(f"{__name__}.{name}")
-    if name in __all__:
-        for home in _HOMES:
-            module = import_module(f"{__name__}.{home}")
-            if hasattr(module, name):
-                globals()[name] = getattr(module, name)
-                return globals()[name]
+    if name in _HOMES:
+        globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

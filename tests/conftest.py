@@ -25,16 +25,34 @@ def _compile_afresh():
 @pytest.fixture
 def call(capsys):
     """Run a command in this process: its exit code, standard output and standard error."""
-    from operformer.cli import main  # not everywhere that library tests run is the command line's framework
 
     def run(*arguments):
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return caught.value.code, captured.out, captured.err
+        from operformer import cli  # not everywhere that library tests run is the command line's framework
+
+        return _run(cli, cli.app, arguments, capsys)
 
     return run
+
+
+@pytest.fixture
+def call_paper(capsys):
+    """The same for a command of `python -m paper`."""
+
+    def run(*arguments):
+        from operformer import cli
+        from paper.__main__ import app
+
+        return _run(cli, app, arguments, capsys)
+
+    return run
+
+
+def _run(cli, app, arguments, capsys):
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as caught:
+        cli.run(app, [str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return caught.value.code, captured.out, captured.err
 
 
 @pytest.fixture(scope="session")

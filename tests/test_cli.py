@@ -10,8 +10,8 @@ import time
 import pytest
 import torch
 
-from operformer.learning import training
-from operformer.run import read_run
+from operformer.runs import read_run
+from operformer.training import loop as training
 
 SMALL = [
     "data.train=13", "data.validation=3", "data.test=5", "data.resolution=8",
@@ -170,7 +170,7 @@ def test_every_command_is_spelled():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_misspellings_of_a_command_are_refused(call, monkeypatch, misspellings, command):
-    monkeypatch.setattr("operformer.run.train_run", _refuse)
+    monkeypatch.setattr("operformer.runs.train_run", _refuse)
     for wrong in misspellings(command) - COMMANDS.keys():
         code, _, err = call(wrong, *COMMANDS[command])
         assert (code, err.count("\n")) == (2, 1), wrong
@@ -178,7 +178,7 @@ def test_misspellings_of_a_command_are_refused(call, monkeypatch, misspellings, 
 
 @pytest.mark.parametrize(("command", "option"), OPTIONS)
 def test_misspellings_of_an_option_are_refused(call, monkeypatch, misspellings, command, option):
-    monkeypatch.setattr("operformer.run.train_run", _refuse)
+    monkeypatch.setattr("operformer.runs.train_run", _refuse)
     for wrong in misspellings(option) - set(KNOWN[command]):
         code, _, err = call(command, *COMMANDS[command], f"--{wrong}", "smoke")
         assert (code, err.count("\n")) == (2, 1), wrong

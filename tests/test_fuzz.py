@@ -13,11 +13,13 @@ import torch
 
 from operformer import TNO
 from operformer.errors import OperformerError
-from operformer.experiments import EXPERIMENTS, find_experiment, parse
-from operformer.learning.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
-from operformer.learning.ema import WeightAverage
-from operformer.learning.optimizer import make_optimizer
-from operformer.learning.schedule import Cosine
+from operformer.runs.experiment import parse
+from operformer.training.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
+from operformer.training.ema import WeightAverage
+from operformer.training.optimizer import make_optimizer
+from operformer.training.schedule import Cosine
+from paper.lookup import find_run as find_experiment
+from paper.section6 import EXPERIMENTS
 
 CONFIGURATIONS, OVERRIDES, CHECKPOINTS = 1200, 600, 800
 VALUES = [

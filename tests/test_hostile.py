@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from operformer.cli import main
-from operformer.learning import training
+from operformer.training import loop as training
 
 SMALL = [
     "data.train=13", "data.validation=3", "data.test=5", "data.resolution=8",

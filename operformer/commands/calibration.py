@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from operformer.commands.console import console, show
 
 if TYPE_CHECKING:
-    from operformer.learning.conformal import Coverage
-    from operformer.report.tables import Table
+    from operformer.evaluation.conformal import Coverage
+    from operformer.runs.report.tables import Table
 
 
 def calibrate(
@@ -40,8 +40,8 @@ def calibrate(
         So many fresh pairs of the problem's law to calibrate with; the validation pairs, which also chose the epoch
         that is kept, if not given.
     """
-    from operformer.report.tables import percent
-    from operformer.run import calibrate_run
+    from operformer.runs import calibrate_run
+    from operformer.runs.report.tables import percent
 
     found, coverages = calibrate_run(run, alpha, delta, spread, draws)
     half = found.half_width(found.grid)
@@ -55,7 +55,7 @@ def calibrate(
 
 
 def _coverage_table(coverages: dict[str, Coverage]) -> Table:
-    from operformer.report.tables import Table, grid_name
+    from operformer.runs.report.tables import Table, grid_name
 
     rows = tuple(
         (grid_name(label), str(c.count), f"{c.functions:.1%}", f"{c.volume:.1%}", f"{c.relative_errors:.1%}")

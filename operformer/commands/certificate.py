@@ -42,10 +42,10 @@ def certify(
         Of the inputs and of the scattered points.
     """
     from operformer.errors import UsageError
-    from operformer.learning import certificate
-    from operformer.learning.probes import domain_of, kind_for, problem_probes, resolution_for, smooth_probes
+    from operformer.evaluation import certificate
+    from operformer.evaluation.probes import domain_of, kind_for, problem_probes, resolution_for, smooth_probes
     from operformer.operators import load
-    from operformer.run import read_experiment
+    from operformer.runs import read_experiment
 
     is_run = (run / "operator").is_dir()
     operator = load(run / "operator" if is_run else run).double()

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as Grille
 
 if TYPE_CHECKING:
-    from operformer.report.tables import Table
+    from operformer.runs.report.tables import Table
 
 WIDEST = 1000  # columns; a terminal that has fewer breaks lines, which is better than cells that are cut
 console = Console(highlight=False, markup=False)

@@ -14,7 +14,8 @@ from operformer.commands.console import console
 from operformer.errors import UsageError
 
 if TYPE_CHECKING:
-    from operformer.problems import Pairs, Problem
+    from operformer.domain import Pairs
+    from operformer.problems import Problem
 
 Constant = Annotated[str, Parameter(help="Changed constants of the law, such as tau=3 n_modes=256.")]
 
@@ -158,7 +159,7 @@ def inspect(path: Path, *, u: Names = (), z: Names = (), layout: str | None = No
     from operformer.data.reading import read
     from operformer.data.store import open_pairs
     from operformer.data.summary import summarise
-    from operformer.report.thumbnails import write_thumbnails
+    from operformer.runs.report.thumbnails import write_thumbnails
 
     if (path / MANIFEST).is_file():
         stored = open_pairs(path)

@@ -68,8 +68,8 @@ def predict(
     """
     import torch
 
-    from operformer import prediction
     from operformer.data.writing import check_name, write
+    from operformer.evaluation import prediction
     from operformer.operators import load
 
     check_name(out)
@@ -96,7 +96,7 @@ def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[s
 
     from operformer.data.manifest import MANIFEST
     from operformer.data.store import open_pairs
-    from operformer.prediction import read_inputs
+    from operformer.data.reading import read_inputs
 
     if (path / MANIFEST).is_file():
         pairs = open_pairs(path)
@@ -111,7 +111,7 @@ def _trained_with(run: Path) -> tuple[UniformKind | None, WeightsName | None]:
     None is what is no longer known, such as that of a set that was moved.
     """
     from operformer.errors import OperformerError
-    from operformer.run import read_experiment
+    from operformer.runs import read_experiment
 
     try:
         experiment = read_experiment(run)

@@ -1,4 +1,4 @@
-"""The commands that hand an operator on: card, ship, models, export."""
+"""The commands that hand an operator on: card, models, export."""
 
 from __future__ import annotations
 
@@ -20,38 +20,17 @@ def card(run: Path, *, name: str = "owner/name", licence: str = "mit") -> None:
     licence
         Of the weights, as the Hub spells it.
     """
-    from operformer.report.card import write_card
-    from operformer.run import read_run
+    from operformer.runs import read_run
+    from operformer.sharing.card import write_card
 
     path = run / "operator" / "README.md"
     write_card(read_run(run), path, name, licence)
     console.print(f'card: {path}; next: operformer.push_to_hub("{run / "operator"}", "{name}")', soft_wrap=True)
 
 
-def ship(run: Path, *, name: str, into: Path | None = None) -> None:
-    """Make an evaluated run a small model with its card: half-precision weights, where that changes no error.
-
-    Parameters
-    ----------
-    run
-        The folder of the run.
-    name
-        What it is called; a model of that name is replaced.
-    into
-        The folder that gets a folder of that name; if not given, the models that come with the library, which
-        operformer.load knows by name.
-    """
-    from operformer.operators.pretrained import SHIPPED
-    from operformer.report.shipping import ship as put
-
-    place = put(run, name, into or SHIPPED)
-    known = name if into is None else place
-    console.print(f'shipped: {place}; next: operformer.load("{known}")', soft_wrap=True)
-
-
 def models() -> None:
     """List the models that come with the library: what they map, where they were trained, their errors and sizes."""
-    from operformer.report.shipping import model_table
+    from operformer.sharing.models import model_table
 
     show(model_table())
 
@@ -68,9 +47,9 @@ def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic"] 
     kind
         Where the values lie; on the run's own kind of grid if not given, on nodes without a run.
     """
-    from operformer.operators import export as write
     from operformer.operators import load
-    from operformer.run import read_experiment
+    from operformer.runs import read_experiment
+    from operformer.sharing.exporting import export as write
 
     is_run = (run / "operator").is_dir()
     if kind is None and is_run:

@@ -33,10 +33,12 @@ from operformer.data.reading.contents import shown
 from operformer.data.shard import encode as encode_shard
 from operformer.data.store import checksum
 from operformer.data.workers import in_processes
+from operformer.domain import Samples
+from operformer.domain.samples import concatenate
 from operformer.errors import DataError, ResourceError, UsageError
 from operformer.files import PARTIAL, remove_abandoned, write_bytes
 from operformer.problems.catalogue import describe
-from operformer.problems.problem import Problem, Samples, check_draws, concatenate
+from operformer.problems.problem import Problem, check_draws
 from operformer.settings import construct
 
 UNFINISHED = "unfinished.json"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from operformer.data.store import StoredPairs, open_pairs
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds
 from operformer.errors import UsageError
-from operformer.problems.problem import Problem, Samples
+from operformer.problems.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from operformer.data.manifest import GridRecord, Header
 from operformer.data.reading import read_blocks
 from operformer.data.reading.contents import UniformKind, WeightsName
 from operformer.data.store import StoredPairs, open_pairs
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.domain.box import GivenBounds
+from operformer.domain.samples import concatenate
 from operformer.errors import UsageError
-from operformer.problems.problem import Boundary, Samples, concatenate
+from operformer.problems.problem import Boundary
 
 BLOCK = 64  # pairs that are read together, so that a file need not fit into memory
 

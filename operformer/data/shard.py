@@ -23,9 +23,9 @@ from torch import Tensor
 from operformer.data.fields import Fields
 from operformer.data.reading.contents import refusing_damage
 from operformer.data.reading.hdf5_files import open_array
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.errors import DataError
-from operformer.problems.problem import Boundary, Samples
+from operformer.problems.problem import Boundary
 
 
 def encode(samples: Samples, fields: Fields, title: str) -> bytes:

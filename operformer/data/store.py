@@ -20,10 +20,9 @@ import torch
 from torch import Tensor
 
 from operformer.data.manifest import MANIFEST, GridRecord, Manifest, ShardRecord
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds
 from operformer.errors import DataError, UsageError
-from operformer.problems.problem import Samples
 
 if TYPE_CHECKING:
     from operformer.data.shard import Shard

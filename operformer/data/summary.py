@@ -8,9 +8,8 @@ from hashlib import blake2b
 import torch
 from torch import Tensor
 
-from operformer.domain import Grid
+from operformer.domain import Grid, Pairs
 from operformer.domain.moments import Moments
-from operformer.problems import Pairs
 
 BLOCK = 64  # pairs that are looked at together, so that a set on disk need not fit into memory
 LISTED = 20

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.errors import UsageError
 from operformer.files import write_bytes
-from operformer.problems import Samples
 
 HDF5 = (".h5", ".hdf5")
 

@@ -1,9 +1,7 @@
 """The networks: attention, the encoder, and the neural operators built from them."""
 
 from operformer.operators.attention import MultiHeadAttention, attention
-from operformer.operators.exporting import export
 from operformer.operators.fano import FANO
-from operformer.operators.hub import from_pretrained, push_to_hub
 from operformer.operators.operator import Operator
 from operformer.operators.precision import set_precision
 from operformer.operators.pretrained import load
@@ -20,9 +18,6 @@ __all__ = [
     "UniversalTNO",
     "ViTNO",
     "attention",
-    "export",
-    "from_pretrained",
     "load",
-    "push_to_hub",
     "set_precision",
 ]

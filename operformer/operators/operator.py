@@ -159,3 +159,10 @@ def _check_count(name: str, value: Any, least: int) -> None:
 
 def _name(t: Tensor) -> str:
     return f"{str(t.dtype).removeprefix('torch.')} on {t.device}"
+
+
+def computes_in(operator: Any) -> Tensor:
+    """A tensor with the precision and the device that an operator, or any callable, computes in."""
+    tensors = [*operator.parameters(), *operator.buffers()] if isinstance(operator, nn.Module) else []
+    real = [t for t in tensors if t.is_floating_point()]
+    return real[0] if real else torch.zeros((), dtype=torch.float64)

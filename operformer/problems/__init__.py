@@ -4,7 +4,7 @@ from operformer.problems.controlled_ode import ControlledODE
 from operformer.problems.darcy import Darcy
 from operformer.problems.kolmogorov import Kolmogorov
 from operformer.problems.lorenz63 import Lorenz63
-from operformer.problems.problem import Pairs, Problem, Samples
+from operformer.problems.problem import Problem
 from operformer.problems.symmetry import Symmetry
 
-__all__ = ["ControlledODE", "Darcy", "Kolmogorov", "Lorenz63", "Pairs", "Problem", "Samples", "Symmetry"]
+__all__ = ["ControlledODE", "Darcy", "Kolmogorov", "Lorenz63", "Problem", "Symmetry"]

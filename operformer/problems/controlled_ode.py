@@ -9,9 +9,8 @@ from math import pi, tan
 import numpy as np
 import torch
 
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.errors import UsageError
-from operformer.problems.problem import Samples
 from operformer.problems.time_domain import TimeProblem, check_horizon
 
 

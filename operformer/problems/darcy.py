@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.domain.interpolation import interpolate
 from operformer.errors import UsageError
 from operformer.problems.elliptic import solve_darcy
 from operformer.problems.gaussian import GaussianMeasure
-from operformer.problems.problem import Problem, Samples, stream
+from operformer.problems.problem import Problem, stream
 from operformer.problems.symmetry import SQUARE, Symmetry
 
 _SQUARE = ((0.0, 1.0), (0.0, 1.0))

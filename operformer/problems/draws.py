@@ -8,8 +8,8 @@ from collections.abc import Hashable, Iterator, Sequence
 
 import torch
 
-from operformer.domain import Grid
-from operformer.problems.problem import Problem, Samples
+from operformer.domain import Grid, Samples
+from operformer.problems.problem import Problem
 
 
 class Draws:

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.errors import DivergedError, UsageError
 from operformer.problems.gaussian import GaussianMeasure
-from operformer.problems.problem import Problem, Samples
+from operformer.problems.problem import Problem
 from operformer.problems.symmetry import Symmetry, kolmogorov_symmetries
 from operformer.problems.vorticity import TORUS, VorticityEquation
 

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.errors import DivergedError, UsageError
-from operformer.problems.problem import Samples
 from operformer.problems.symmetry import Symmetry
 from operformer.problems.taylor import taylor
 from operformer.problems.time_domain import TimeProblem, check_horizon

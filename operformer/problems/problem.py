@@ -4,100 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, overload
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from operformer.domain import Grid
 from operformer.domain.box import Bounds
+from operformer.domain.samples import Samples, concatenate
 from operformer.errors import UsageError
 
 if TYPE_CHECKING:
     from operformer.problems.symmetry import Symmetry
 
 Boundary = Literal["open", "wall", "periodic"]
-
-
-class Pairs(Protocol):
-    """Pairs (u, z) of one grid, in memory (`Samples`) or on disk; a slice is pairs again, chosen ones are in memory."""
-
-    @property
-    def grid(self) -> Grid:
-        """The grid that all of them are known on."""
-
-    @property
-    def channels(self) -> tuple[int, int]:
-        """How many components u and z have."""
-
-    def __len__(self) -> int: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Pairs: ...
-
-    @overload
-    def __getitem__(self, index: Tensor) -> Samples: ...
-
-    def blocks(self, count: int) -> Iterator[Samples]:
-        """All pairs in their order, so many at a time in memory."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Samples:
-    """Pairs of functions on one grid: u (count, in_channels, *shape) and z (count, out_channels, *shape).
-
-    On a ragged grid each pair has points of its own. ``checks`` is what a solver says of each pair (count,), such as
-    its residual.
-    """
-
-    u: Tensor
-    z: Tensor
-    grid: Grid
-    checks: Mapping[str, Tensor] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, values in (("u", self.u), ("z", self.z)):
-            if not isinstance(values, Tensor):
-                raise UsageError(f"{name} must be a torch tensor: got {type(values).__name__}; try torch.as_tensor")
-            if tuple(values.shape[2:]) != self.grid.shape:
-                expected = ", ".join(map(str, self.grid.shape))
-                raise UsageError(f"{name} must be (count, channels, {expected}): got {tuple(values.shape)}")
-        sets = len(self.u) if self.grid.counts is None else len(self.grid.counts)
-        if sets != len(self.u):
-            raise UsageError(f"a ragged grid needs points for each of {len(self.u)} samples: got {sets} sets of them")
-        if len(self.u) != len(self.z):
-            raise UsageError(f"u and z must hold as many samples as each other: got {len(self.u)} and {len(self.z)}")
-
-    @property
-    def channels(self) -> tuple[int, int]:
-        """How many components u and z have."""
-        return self.u.shape[1], self.z.shape[1]
-
-    def __len__(self) -> int:
-        return len(self.u)
-
-    def __getitem__(self, index: slice | Tensor) -> Samples:
-        checks = {
-            name: values[index.to(values.device) if isinstance(index, Tensor) else index]
-            for name, values in self.checks.items()
-        }
-        return Samples(self.u[index], self.z[index], self.grid.of_samples(index), checks)
-
-    def __repr__(self) -> str:
-        inputs, outputs = self.channels
-        dtype = str(self.u.dtype).removeprefix("torch.")
-        return f"Samples({len(self)} pairs, {inputs} to {outputs} channels, {dtype}, {self.grid})"
-
-    def blocks(self, count: int) -> Iterator[Samples]:
-        """All pairs in their order, so many at a time."""
-        return (self[first : first + count] for first in range(0, len(self), count))
-
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Samples:
-        """The same pairs on another device, their values in another precision; the grid stays in float64."""
-        grid = self.grid if device is None else self.grid.to(device)
-        return Samples(self.u.to(device=device, dtype=dtype), self.z.to(device=device, dtype=dtype), grid, self.checks)
 
 
 class Problem(ABC):
@@ -207,12 +127,6 @@ class Problem(ABC):
             placed = grid.to(device)
             blocks = enumerate(solved.blocks(size))
             yield concatenate([read(size * index, block, placed).to(dtype=dtype) for index, block in blocks])
-
-
-def concatenate(parts: Sequence[Samples]) -> Samples:
-    """All pairs of several sets of one grid."""
-    checks = {name: torch.cat([part.checks[name] for part in parts]) for name in parts[0].checks}
-    return Samples(torch.cat([p.u for p in parts]), torch.cat([p.z for p in parts]), parts[0].grid, checks)
 
 
 def stream(seed: int, index: int) -> np.random.Generator:

@@ -12,9 +12,8 @@ from math import gcd
 import torch
 from torch import Tensor
 
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.errors import UsageError
-from operformer.problems.problem import Samples
 
 
 @dataclass(frozen=True)

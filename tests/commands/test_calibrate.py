@@ -6,12 +6,12 @@ import signal
 import pytest
 
 from operformer import load
-from operformer.experiments import Data, Experiment
-from operformer.learning.calibration_file import read_calibration
-from operformer.learning.conformal import calibrate
-from operformer.learning.training import Training
+from operformer.evaluation.conformal import calibrate
 from operformer.problems import ControlledODE
-from operformer.run import train_run
+from operformer.runs import train_run
+from operformer.runs.calibration_file import read_calibration
+from operformer.runs.experiment import Data, Experiment
+from operformer.training.loop import Training
 
 PROBLEM = ControlledODE(n_terms=2, decay=1.0)  # smooth, so that 16 steps resolve it
 

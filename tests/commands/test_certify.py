@@ -7,10 +7,10 @@ import torch
 
 from operformer import TNO, Transformer
 from operformer.cli import main
-from operformer.experiments import Data, Experiment
-from operformer.learning.training import Training
 from operformer.problems import ControlledODE
-from operformer.run import train_run
+from operformer.runs import train_run
+from operformer.runs.experiment import Data, Experiment
+from operformer.training.loop import Training
 
 SMALL = {"hidden_channels": 8, "n_layers": 1, "n_heads": 2}
 

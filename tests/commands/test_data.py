@@ -14,9 +14,8 @@ from operformer.data import generation
 from operformer.data.importing import store
 from operformer.data.manifest import MANIFEST, decode, encode
 from operformer.data.store import open_pairs
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.errors import UsageError
-from operformer.problems import Samples
 
 GENERATE = ["generate", "controlled-ode", "--samples", 7, "--resolution", 4, "--per-shard", 3, "--workers", 1]
 DARCY = ["generate", "darcy-lognormal", "n_modes=8", "--samples", 3, "--resolution", 5, "--workers", 1]

@@ -8,9 +8,9 @@ import torch
 import operformer
 from operformer import TNO, Grid, voronoi_weights
 from operformer.data.importing import store
+from operformer.domain import Samples
 from operformer.domain.interpolation import interpolate
 from operformer.operators.baselines import AFNO
-from operformer.problems import Samples
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,7 @@
 
 import torch
 
-from operformer.domain import Grid
-from operformer.problems import Samples
+from operformer.domain import Grid, Samples
 
 GRIDS = {
     "nodes 1d": Grid.uniform(7, [(-1.0, 2.0)]),

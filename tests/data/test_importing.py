@@ -7,9 +7,8 @@ from sets import GRIDS, assert_same_pairs, content, pairs
 from operformer.data import generation, importing
 from operformer.data.importing import store
 from operformer.data.store import open_pairs
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.errors import ResourceError, UsageError
-from operformer.problems import Samples
 
 ORIGIN = {"file": "mine.npz", "options": {"layout": "b x y", "steps": (0, -1)}}
 

@@ -8,8 +8,8 @@ from sets import GRIDS, assert_same_pairs, pairs
 
 import operformer
 from operformer.data.shard import Fields, Shard, encode
+from operformer.domain import Samples
 from operformer.errors import DataError
-from operformer.problems import Samples
 from operformer.problems.kolmogorov import Kolmogorov
 
 FIELDS = Fields(("a", "b"), ("p", "q", "r"), constants={"tau": 3.0, "n_modes": 8.0})

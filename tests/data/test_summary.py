@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from operformer.data.summary import Channel, summarise
-from operformer.domain import Grid
-from operformer.problems import Lorenz63, Samples
+from operformer.domain import Grid, Samples
+from operformer.problems import Lorenz63
 
 
 def test_a_value_computed_by_hand():

@@ -5,8 +5,8 @@ import torch
 
 import operformer
 from operformer import Grid
+from operformer.domain import Samples
 from operformer.errors import ResourceError, UsageError
-from operformer.problems import Samples
 
 GRIDS = {
     "line": Grid.uniform(11, [(0, 2)]),

@@ -15,10 +15,10 @@ import torch
 from torch.distributed import TCPStore
 
 from operformer import FANO, TNO, Grid, ViTNO
+from operformer.domain import Samples
 from operformer.errors import OperformerError
-from operformer.learning import checkpoint
-from operformer.learning.training import Training, train
-from operformer.problems import Samples
+from operformer.training import checkpoint
+from operformer.training.loop import Training, train
 
 SETTINGS = Training(
     epochs=4, batch_size=5, learning_rate=1e-2, schedule="cosine", device="cpu", ema=0.9, save_minutes=1e-4
@@ -158,7 +158,7 @@ def kill_self_at(operation):
 
     for name in ("replace", "rename", "fsync", "mkdir", "unlink", "rmdir", "chmod"):
         setattr(os, name, counted(getattr(os, name)))
-    from operformer.learning import training
+    from operformer.training import loop as training
 
     training.write_checkpoint = marked(checkpoint.write_checkpoint)
 

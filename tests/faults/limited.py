@@ -9,7 +9,7 @@ import torch
 
 from operformer import ViTNO
 from operformer.data.store import open_pairs
-from operformer.learning.training import Training, train
+from operformer.training.loop import Training, train
 
 
 def main(folder, limit, action):

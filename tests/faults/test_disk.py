@@ -10,10 +10,10 @@ import pytest
 import torch
 from children import MAKE, SETTINGS, carry_out, fork, kill_self_at, wait
 
-from operformer.learning.checkpoint import State, load_checkpoint
-from operformer.learning.ema import WeightAverage
-from operformer.learning.optimizer import make_optimizer
-from operformer.learning.schedule import Cosine
+from operformer.training.checkpoint import State, load_checkpoint
+from operformer.training.ema import WeightAverage
+from operformer.training.optimizer import make_optimizer
+from operformer.training.schedule import Cosine
 
 pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 

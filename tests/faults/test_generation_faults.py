@@ -19,8 +19,8 @@ from operformer.cli import main
 from operformer.data.generation import Draw, generate
 from operformer.data.manifest import MANIFEST
 from operformer.data.store import open_pairs
-from operformer.domain import Grid
-from operformer.problems import Problem, Samples
+from operformer.domain import Grid, Samples
+from operformer.problems import Problem
 from operformer.problems.darcy import Darcy
 
 pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]

@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from tiny import line
 from operformer.cli import _explain
-from operformer.reproduction.runs import carry_out
+from paper.runs import carry_out
 
 if __name__ == "__main__":
     experiments = {{name: line(name, epochs={epochs}) for name in ("a", "b", "c")}}

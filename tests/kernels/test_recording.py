@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from operformer import FANO, Grid
+from operformer.domain import Samples
+from operformer.evaluation.loss import relative_l2
 from operformer.kernels import recording
-from operformer.learning.graphed import GraphedPass
-from operformer.learning.loss import relative_l2
-from operformer.problems import Samples
+from operformer.training.graphed import GraphedPass
 
 pytestmark = pytest.mark.kernels
 

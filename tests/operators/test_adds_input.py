@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from operformer import FANO, TNO, Grid, ViTNO
+from operformer.domain import Samples
 from operformer.errors import UsageError
-from operformer.learning.samples import fit_normalisation
-from operformer.operators.neuralop import carry_normalizers
-from operformer.prediction import predict
-from operformer.problems import Samples
+from operformer.evaluation.prediction import predict
+from operformer.sharing.neuralop import carry_normalizers
+from operformer.training.normalisation import fit_normalisation
 
 SIZE = {"hidden_channels": 8, "n_layers": 1, "n_heads": 2}
 KINDS = {

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from operformer import FANO, Grid
-from operformer.learning.loss import relative_l2
+from operformer.evaluation.loss import relative_l2
 from operformer.operators.compiling import compiled
 
 

@@ -5,10 +5,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from operformer import FANO, TNO, Grid, ViTNO
-from operformer.operators import complexity
 from operformer.operators.baselines import AFNO
-from operformer.operators.complexity import Setting
 from operformer.operators.counting import count_operations, count_parameters
+from paper import complexity
+from paper.complexity import Setting
 
 
 def test_nothing_is_computed_and_the_count_is_that_of_a_real_call():

@@ -16,9 +16,10 @@ from treatment import BROUGHT, FEW, NOT_RUN, PROGRAMS, PROMISES, SMALLER, NotRun
 
 from operformer import __version__
 from operformer.cli import app
-from operformer.experiments import EXPERIMENTS, recipes
 from operformer.operators.pretrained import shipped_names
-from operformer.reproduction.studies import STUDIES
+from paper import recipes
+from paper.section6 import EXPERIMENTS
+from paper.studies import STUDIES
 
 pytestmark = [
     pytest.mark.pages,
@@ -94,9 +95,9 @@ def shrink_the_catalogue(patch):
         for task in tasks:
             task(report)
 
-    patch.setattr("operformer.experiments.EXPERIMENTS", tiny_experiments())
-    patch.setattr("operformer.reproduction.studies._ALL", tuple(STUDIES[name] for name in FEW))
-    patch.setattr("operformer.reproduction.runs.in_processes", in_this_process)
+    patch.setattr("paper.section6.EXPERIMENTS", tiny_experiments())
+    patch.setattr("paper.studies._ALL", tuple(STUDIES[name] for name in FEW))
+    patch.setattr("paper.runs.in_processes", in_this_process)
     # What is recorded is compared with the catalogue; results are reported of all its runs.
     patch.setattr(recipes, "EXPERIMENTS", EXPERIMENTS | tiny_experiments())
     for protocol in recipes.RECIPES:

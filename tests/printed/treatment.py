@@ -14,8 +14,9 @@ from functools import cache
 import numpy as np
 from pages import ROOT
 
-from operformer.experiments import Experiment, find_experiment
-from operformer.reproduction.studies import STUDIES
+from operformer.runs.experiment import Experiment
+from paper.lookup import find_run as find_experiment
+from paper.studies import STUDIES
 
 PROGRAMS = ("operformer", "python", "torchrun")  # what is run; any other program has to stand in NOT_RUN
 

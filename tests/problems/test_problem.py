@@ -5,9 +5,9 @@ from math import pi
 import pytest
 import torch
 
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.errors import UsageError
-from operformer.problems import ControlledODE, Darcy, Kolmogorov, Lorenz63, Samples
+from operformer.problems import ControlledODE, Darcy, Kolmogorov, Lorenz63
 from operformer.problems.problem import stream
 
 IN_TIME = [Lorenz63(recover=("y", "z"), initial=True, horizon=0.3), ControlledODE(n_terms=7, horizon=0.3)]

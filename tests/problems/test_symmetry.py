@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from operformer import Grid
+from operformer.domain import Samples
 from operformer.errors import UsageError
-from operformer.problems import ControlledODE, Lorenz63, Samples, Symmetry
+from operformer.problems import ControlledODE, Lorenz63, Symmetry
 from operformer.problems.symmetry import SQUARE, kolmogorov_symmetries, moved
 
 WAVES = 4

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from operformer.data.reading.contents import Contents, UniformKind, WeightsName
 from operformer.data.reading.options import Expected, Options, layouts_of, names_of
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.domain.box import GivenBounds
 from operformer.errors import DataError, UsageError
-from operformer.problems import Samples
 
 NPY = b"\x93NUMPY"
 HDF5_SUFFIXES = (".hdf5", ".h5")
@@ -100,7 +99,7 @@ def read_blocks(
         raise UsageError(f"first and count ask for pairs {first} to {first + (count or 1) - 1}: {path} holds {passed}")
 
 
-def read_inputs(
+def read_functions(
     path: str | Path,
     expected: Expected,
     u: str | Sequence[str] | None = None,

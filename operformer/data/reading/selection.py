@@ -17,9 +17,8 @@ from operformer.data.reading.layout import (
     channels_first,
     space_of,
 )
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.domain.ragged import is_point
-from operformer.problems import Samples
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import pytest
 import operformer
 from operformer import Grid
 from operformer.data.shard import Fields, encode
+from operformer.domain import Samples
 from operformer.errors import DataError
-from operformer.problems import Lorenz63, Samples
+from operformer.problems import Lorenz63
 
 FIELDS = {  # order, layout, varies along (x, y)
     "pressure": (0, "b t x y", (True, True)),

@@ -11,12 +11,12 @@ import torch
 
 from operformer import Grid, load
 from operformer.errors import ResourceError, UsageError
-from operformer.learning.training import Training, train
 from operformer.operators.baselines import FNO
 from operformer.operators.baselines.fno import spectral_convolution
 from operformer.operators.baselines.half_spectrum import make_half_spectrum
 from operformer.operators.baselines.literal_fno import as_literal_fno
 from operformer.problems import ControlledODE
+from operformer.training.loop import Training, train
 
 
 @pytest.fixture(scope="module")

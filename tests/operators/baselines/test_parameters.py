@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from operformer import TNO
-from operformer.operators import complexity
 from operformer.operators.baselines import AFNO, FNO, GalerkinTransformer
-from operformer.operators.complexity import Setting
+from paper import complexity
+from paper.complexity import Setting
 
 PAPER = Setting(in_channels=1, out_channels=1, dim=2, n_modes=(12, 12))
 D = 128

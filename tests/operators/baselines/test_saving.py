@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from operformer import Grid, load
-from operformer.experiments import parse
-from operformer.learning.training import Training, train
 from operformer.operators.baselines import AFNO, GalerkinTransformer
 from operformer.operators.codomain import CodomainNO
 from operformer.problems import ControlledODE
+from operformer.runs.experiment import parse
+from operformer.training.loop import Training, train
 
 MAKE = {
     "AFNO": lambda: AFNO((9,), 1, 1, hidden_channels=8, n_layers=1, n_blocks=2, threshold=0.02),

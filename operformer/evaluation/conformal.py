@@ -1,0 +1,197 @@
+"""Conformal bands: P(|z - G(u)| <= q s on at least 1 - delta of D, by volume) >= 1 - alpha, for any operator.
+
+Split conformal prediction: pairs that the operator was not trained on are given a score each, and the band is as wide
+as a quantile of the scores. It holds for every law and every operator, however good, if the pairs to come are
+exchangeable with those of the calibration. That a share of D is asked for, and not all of it, is the idea of Ma,
+Azizzadenesheli and Anandkumar (Calibrated uncertainty quantification for operator learning via conformal prediction,
+TMLR 2024); here the share is measured by the grid's weights, so it means the same on every grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import floor
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from operformer.domain import Grid, Pairs, Samples
+from operformer.domain.interpolation import interpolate
+from operformer.domain.samples import check_samples
+from operformer.errors import DivergedError, UsageError
+from operformer.evaluation.errors import predict
+from operformer.evaluation.loss import relative_l2
+from operformer.evaluation.prediction import together
+from operformer.operators import Operator
+
+AnyOperator = Callable[[Tensor, Grid], Tensor]
+SpreadName = Literal["rms", "constant"]
+SMALLEST = 1e-2  # of its root mean square over D: s is not smaller, also where no error was seen
+ROUNDING = 1e-9  # relative; what counts as the same share
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration:
+    """|z - G(u)| <= factor * spread on 1 - delta of D, ||z - G(u)|| / ||z|| <= relative_error: each with 1 - alpha.
+
+    ``spread`` is s (channels, *shape), known on ``grid``. The two statements hold each by itself, not both at once.
+    """
+
+    alpha: float
+    delta: float
+    count: int  # of scores
+    factor: float
+    relative_error: float
+    spread: Tensor
+    grid: Grid
+
+    def half_width(self, grid: Grid) -> Tensor:
+        """q s(x) on any grid of the domain: (channels, *shape), float64; s is read by interpolation."""
+        read = interpolate(self.spread, self.grid, grid.to(self.grid.points.device))
+        lowest = self.spread.flatten(1).amin(1).reshape(-1, *[1] * grid.n_axes)
+        return (self.factor * torch.maximum(read, lowest)).to(grid.points.device)
+
+    def band(self, prediction: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+        """The lower and the upper end of the band around G(u) (..., channels, *shape)."""
+        half = self.half_width(grid).to(prediction)
+        return prediction - half, prediction + half
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What a calibration says, counted on pairs it has not seen."""
+
+    count: int
+    functions: float  # the share of pairs in the band on at least 1 - delta of D: 1 - alpha or more is promised
+    volume: float  # the mean share of D in the band
+    relative_errors: float  # the share of pairs whose relative L2 error is below the bound: 1 - alpha or more
+
+
+def calibrate(
+    operator: AnyOperator, samples: Pairs, alpha: float = 0.1, delta: float = 0.05, spread: SpreadName = "rms"
+) -> Calibration:
+    """The band and the bound that pairs which were not trained on give: q is the ceil((n + 1) (1 - alpha))-th score.
+
+    The score of a pair is the (1 - delta)-quantile over D of max_c |z_c - G_c(u)| / s_c, by the grid's weights; with
+    ``delta=0`` its maximum. s is the root mean square of the error at each point over the first half of the pairs,
+    which then give no scores ("rms"), or one number for each channel ("constant"): the operator's ``output_scale``,
+    or 1.
+    """
+    used = check_request(len(samples), alpha, delta, spread)
+    check_samples(samples, "calibration")
+    s = _root_mean_square(operator, samples[:used]) if used else _constant(operator, samples)
+    scores, errors = [], []
+    for block in samples[used:].blocks(together(samples.grid)):
+        difference, error = _errors(operator, block)
+        scores.append(weighted_quantile(_worst_channel(difference, s), block.grid.weights, 1 - delta).cpu())
+        errors.append(error.cpu())
+    factor, bound = (conformal_quantile(torch.cat(found), alpha) for found in (scores, errors))
+    return Calibration(alpha, delta, len(samples) - used, factor, bound, s.cpu(), samples.grid.to("cpu"))
+
+
+def coverage(calibration: Calibration, operator: AnyOperator, samples: Samples) -> Coverage:
+    """How often the band and the bound hold on these pairs, whose grid need not be that of the calibration."""
+    check_samples(samples, "test")
+    grid, half_width = samples.grid, calibration.half_width(samples.grid)
+    shares, errors = [], []
+    for block in samples.blocks(together(grid)):
+        difference, error = _errors(operator, block)
+        is_inside = (difference.abs() <= half_width).all(1).double().flatten(1)
+        weights = grid.weights.flatten()
+        shares.append((is_inside @ weights / weights.sum()).cpu())
+        errors.append(error.cpu())
+    share, error = torch.cat(shares), torch.cat(errors)
+    is_covered = share >= (1 - calibration.delta) * (1 - ROUNDING)
+    is_below = error <= calibration.relative_error
+    return Coverage(len(samples), *(float(values.double().mean()) for values in (is_covered, share, is_below)))
+
+
+def conformal_quantile(scores: Tensor, alpha: float) -> float:
+    """The k-th smallest of n scores, k = ceil((n + 1) (1 - alpha)): one more exceeds it at most with alpha."""
+    _check_count(len(scores), alpha, len(scores))
+    rank = len(scores) + 1 - floor((len(scores) + 1) * alpha * (1 + ROUNDING))
+    return float(scores.sort().values[rank - 1])
+
+
+def weighted_quantile(values: Tensor, weights: Tensor, level: float) -> Tensor:
+    """min {t: w({values <= t}) >= level w(D)}, one for each function: (..., *shape), (*shape) -> (...)."""
+    ordered, order = values.flatten(values.ndim - weights.ndim).sort(-1)
+    measure = weights.to(values.device).flatten()[order].cumsum(-1)
+    is_enough = measure >= level * (1 - ROUNDING) * measure[..., -1:]
+    first = (is_enough & (measure > 0)).to(torch.int8).argmax(-1, keepdim=True)
+    return ordered.gather(-1, first).squeeze(-1)
+
+
+def least_count(alpha: float) -> int:
+    """How many scores a quantile needs: ceil((n + 1) (1 - alpha)) <= n, so n >= 1 / alpha - 1."""
+    return max(1, -floor(-(1 / alpha - 1) * (1 - ROUNDING)))
+
+
+def check_request(count: int, alpha: float, delta: float, spread: SpreadName) -> int:
+    """How many of so many pairs give the spread; refuses what they cannot answer."""
+    if spread not in ("rms", "constant"):
+        raise UsageError(f'spread must be "rms" or "constant": got {spread!r}')
+    if not 0 < alpha < 1:
+        raise UsageError(f"alpha must be between 0 and 1: got {alpha}; 0.1 is a coverage of 90 %")
+    if not 0 <= delta < 1:
+        raise UsageError(f"delta must be from 0 to below 1: got {delta}; 0.05 lets 5 % of the domain lie outside")
+    used = count // 2 if spread == "rms" else 0
+    _check_count(count - used, alpha, count)
+    return used
+
+
+def _errors(operator: AnyOperator, block: Samples) -> tuple[Tensor, Tensor]:
+    """z - G(u) (count, channels, *shape) and the relative L2 errors (count,), float64."""
+    prediction = _output(operator, block).double()
+    z = block.z.double()
+    if not bool(torch.isfinite(prediction).all()):
+        raise DivergedError("the operator's output on a pair is not finite; nothing can be said of its errors")
+    return z - prediction, relative_l2(prediction, z, block.grid)
+
+
+@torch.no_grad()
+def _output(operator: AnyOperator, block: Samples) -> Tensor:
+    if isinstance(operator, Operator):
+        return predict(operator, block)
+    if isinstance(operator, nn.Module):
+        operator.eval()
+    prediction = operator(block.u, block.grid)
+    if prediction.shape != block.z.shape:
+        raise UsageError(f"the operator must give {tuple(block.z.shape)}, like z: got {tuple(prediction.shape)}")
+    return prediction.to(block.z.device)
+
+
+def _worst_channel(difference: Tensor, spread: Tensor) -> Tensor:
+    return (difference.abs() / spread).amax(1)
+
+
+def _root_mean_square(operator: AnyOperator, samples: Pairs) -> Tensor:
+    """s(x) = (mean (z - G(u))^2 (x))^(1/2), and nowhere less than a hundredth of its own root mean square over D."""
+    grid = samples.grid
+    total = torch.zeros((), dtype=torch.float64)
+    for block in samples.blocks(together(grid)):
+        total = total.to(block.z.device) + _errors(operator, block)[0].square().sum(0)
+    square = total / len(samples)
+    weights = grid.weights.to(square.device)
+    over = tuple(range(1, square.ndim))
+    mean = (square * weights).sum(over, keepdim=True) / weights.sum()
+    mean = torch.where(mean > 0, mean, 1.0)  # a channel without any error has a band of width zero by its factor
+    return torch.maximum(square, SMALLEST**2 * mean).sqrt()
+
+
+def _constant(operator: AnyOperator, samples: Pairs) -> Tensor:
+    """s_c, which makes channels of different units comparable; the band of a single channel does not depend on it."""
+    scale = getattr(operator, "output_scale", None)
+    values = torch.ones(samples.channels[1]) if scale is None else scale
+    shape = (samples.channels[1], *samples.grid.shape)
+    device = samples.grid.weights.device
+    return values.detach().to(device, torch.float64).reshape(-1, *[1] * samples.grid.n_axes).expand(shape).contiguous()
+
+
+def _check_count(scored: int, alpha: float, given: int) -> None:
+    least = least_count(alpha)
+    if scored < least:
+        halved = f", half of which give the spread; {2 * least - 1} are enough" if scored < given else ""
+        raise UsageError(f"alpha={alpha:g} needs scores of at least {least} pairs: got {given}{halved}; or raise alpha")

@@ -1,0 +1,206 @@
+"""How well an operator does on grids it was not trained on: errors in L2 and H1, by wave number, at faces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from operformer.domain import Pairs, Samples
+from operformer.domain.samples import check_samples
+from operformer.errors import DivergedError
+from operformer.evaluation.face_jumps import FaceJumps, JumpMean
+from operformer.evaluation.loss import LOSSES, LossName, relative_h1, relative_l2
+from operformer.evaluation.pictures import cut
+from operformer.evaluation.prediction import together
+from operformer.evaluation.spectra import ErrorSpectrum, SpectrumMean
+from operformer.operators.operator import computes_in
+
+SHOWN = 64  # points along an axis of a picture
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The error that half of the samples stay below, the average error, and the largest."""
+
+    median: float
+    mean: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The errors of an operator on samples of one grid, and what its median and its worst sample look like.
+
+    ``h1_errors`` is empty where points have no neighbours (scattered ones); ``spectrum`` is None where they are not
+    equispaced, and ``jumps`` also where there is no partition.
+    """
+
+    label: str  # what kind of grid
+    points: int
+    errors: tuple[float, ...]  # relative L2, one for each sample
+    median_sample: Curves | Images
+    worst_sample: Curves | Images
+    h1_errors: tuple[float, ...] = ()  # relative H1
+    spectrum: ErrorSpectrum | None = None
+    jumps: FaceJumps | None = None
+
+    @property
+    def median(self) -> float:
+        """The L2 error that half of the samples stay below."""
+        return self.l2.median
+
+    @property
+    def mean(self) -> float:
+        """The average L2 error."""
+        return self.l2.mean
+
+    @property
+    def worst(self) -> float:
+        """The largest L2 error."""
+        return self.l2.worst
+
+    @property
+    def l2(self) -> Summary:
+        """The relative errors in L2(D)."""
+        return summarise(self.errors)
+
+    @property
+    def h1(self) -> Summary | None:
+        """The relative errors in H1(D), where there are any."""
+        return summarise(self.h1_errors) if self.h1_errors else None
+
+
+@dataclass(frozen=True)
+class Curves:
+    """One sample on an interval: times (N,), and input, truth and prediction as (channels, N)."""
+
+    error: float
+    x: list[float]
+    u: list[list[float]]
+    z: list[list[float]]
+    prediction: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Images:
+    """One sample on a rectangle: axes x (N,), y (M,), and input, truth and prediction as (channels, N, M).
+
+    At most 64 points of each axis are kept, and of a box the slice in its middle.
+    """
+
+    error: float
+    x: list[float]
+    y: list[float]
+    u: list[list[list[float]]]
+    z: list[list[list[float]]]
+    prediction: list[list[list[float]]]
+
+
+def evaluate(
+    operator: nn.Module,
+    samples: Samples,
+    label: str,
+    is_periodic: bool = False,
+    n_patches: Sequence[int] | None = None,
+) -> Evaluation:
+    """The operator's errors on the samples' own grid; see `assess`. The partition is the operator's, if it has one.
+
+    Other libraries' modules are evaluated as `operformer.sharing.neuralop.UniformOnly`.
+    """
+    check_samples(samples, "test")
+    return assess(predictions(operator, samples), samples, label, is_periodic, n_patches or partition(operator))
+
+
+def assess(
+    prediction: Tensor,
+    samples: Samples,
+    label: str,
+    is_periodic: bool = False,
+    n_patches: Sequence[int] | None = None,
+) -> Evaluation:
+    """The errors of predictions (count, channels, *shape), some samples at a time.
+
+    ``is_periodic`` is said of the functions, which a grid of cells does not know; ``n_patches`` is the partition whose
+    faces are looked at.
+    """
+    grid = samples.grid
+    l2, h1 = [], []
+    spectrum, jumps = SpectrumMean(grid, is_periodic), JumpMean(grid, n_patches)
+    for block, found in zip(samples.blocks(size := together(grid)), prediction.split(size), strict=True):
+        found, z = found.double(), block.z.double()
+        l2.append(relative_l2(found, z, block.grid))
+        if grid.axes is not None:
+            h1.append(relative_h1(found, z, grid))
+        spectrum.add(found, z)
+        jumps.add(found, z)
+    errors = _finite(torch.cat(l2).cpu())
+    order = torch.argsort(errors)
+    return Evaluation(
+        label,
+        prod(grid.shape),
+        tuple(errors.tolist()),
+        _look(prediction, samples, int(order[(len(order) - 1) // 2]), errors),
+        _look(prediction, samples, int(order[-1]), errors),
+        tuple(torch.cat(h1).tolist()) if h1 else (),
+        spectrum.mean(),
+        jumps.mean(),
+    )
+
+
+def predictions(operator: nn.Module, samples: Samples) -> Tensor:
+    """G(u) for all samples, some at a time: (count, channels, *shape)."""
+    return torch.cat([predict(operator, block) for block in samples.blocks(together(samples.grid))])
+
+
+def relative_errors(
+    operator: nn.Module, samples: Pairs, norm: LossName = "l2", batch_size: int | None = None
+) -> Tensor:
+    """||G(u) - z|| / ||z|| for each sample (count,), float64 on the CPU."""
+    parts = [
+        LOSSES[norm](predict(operator, batch).double(), batch.z.double(), batch.grid).cpu()
+        for batch in samples.blocks(batch_size or together(samples.grid))
+    ]
+    return _finite(torch.cat(parts))
+
+
+@torch.no_grad()
+def predict(operator: nn.Module, samples: Samples) -> Tensor:
+    """G(u) on the samples' grid, in the operator's precision and on its device."""
+    operator.eval()
+    return operator(samples.u.to(computes_in(operator)), samples.grid).to(samples.z.device)
+
+
+def partition(operator: nn.Module) -> tuple[int, ...] | None:
+    """The patches along each axis of an operator that has patches."""
+    return getattr(operator, "n_patches", None)
+
+
+def summarise(errors: Sequence[float]) -> Summary:
+    """Median, mean and worst of some errors."""
+    return Summary(median(errors), sum(errors) / len(errors), max(errors))
+
+
+def _finite(errors: Tensor) -> Tensor:
+    if not bool(torch.isfinite(errors).all()):
+        raise DivergedError(
+            f"the operator's output on sample {int((~torch.isfinite(errors)).nonzero()[0])} is not finite"
+        )
+    return errors
+
+
+def _look(prediction: Tensor, samples: Samples, index: int, errors: Tensor) -> Curves | Images:
+    one, error = samples[index : index + 1].to("cpu"), float(errors[index])
+    most = SHOWN if one.grid.dim > 1 else prod(one.grid.shape)
+    values = [one.u[0], one.z[0], prediction[index].cpu()]
+    if one.grid.counts is not None:
+        values = [value[:, : one.grid.counts[0]] for value in values]
+    axes, functions = cut(values, one.grid.of_sample(0), most)
+    u, z, found = (values.tolist() for values in functions)
+    if len(axes) == 1:
+        return Curves(error, axes[0].tolist(), u, z, found)
+    return Images(error, axes[0].tolist(), axes[1].tolist(), u, z, found)

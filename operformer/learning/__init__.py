@@ -1,1 +1,0 @@
-"""From pairs of functions to a trained operator and its errors."""

@@ -1,0 +1,120 @@
+"""A run evaluated, on every grid that its operator takes, and calibrated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from operformer.domain import Grid, Samples
+from operformer.domain.samples import check_samples
+from operformer.errors import DataError, DivergedError, UsageError
+from operformer.evaluation.conformal import Calibration, Coverage, SpreadName, calibrate, check_request, coverage
+from operformer.evaluation.errors import Evaluation, assess, partition, predictions, relative_errors
+from operformer.evaluation.rollout import Rollout, study_rollout
+from operformer.operators import Operator, load
+from operformer.problems import Kolmogorov
+from operformer.problems.draws import Draws
+from operformer.runs.calibration_file import write_calibration
+from operformer.runs.experiment import Experiment
+from operformer.runs.folder import read_experiment
+from operformer.runs.gallery import Gallery, show, write_gallery
+from operformer.runs.pairs import calibration_pairs, evaluation_grids, test_pairs
+from operformer.runs.provenance import note_seconds
+from operformer.runs.records import write_evaluations, write_rollout
+from operformer.training.recipe import training_device
+
+ROLLOUT_DRAWS, ROLLOUT_STEPS = 16, 10
+
+
+def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
+    """Errors on test pairs, the same draws on every grid: half to double the training resolution, irregular ones.
+
+    With them go samples to look at (gallery.npz) and for a flow the growth of errors in a rollout (rollout.json).
+    """
+    draws, started = draws or Draws(), time.monotonic()
+    experiment, operator, device = _trained(folder)
+    is_periodic = experiment.problem.boundary == "periodic"
+    evaluations, shown = [], {}
+    for label, samples in _tests(experiment, operator, device, draws):
+        check_samples(samples, "test")
+        prediction = predictions(operator, samples)
+        evaluations.append(assess(prediction, samples, label, is_periodic, partition(operator)))
+        shown[label] = show(prediction, samples, torch.tensor(evaluations[-1].errors))
+    rolled = _roll_out(operator, experiment, device, draws)
+    write_gallery(Gallery(shown), folder / "gallery.npz")
+    if rolled is None:
+        (folder / "rollout.json").unlink(missing_ok=True)
+    else:
+        write_rollout(rolled, folder / "rollout.json")
+    note_seconds(folder, "evaluation", time.monotonic() - started)
+    write_evaluations(evaluations, folder / "evaluation.json")
+    return evaluations
+
+
+def calibrate_run(
+    folder: Path, alpha: float = 0.1, delta: float = 0.05, spread: SpreadName = "rms", fresh: int | None = None
+) -> tuple[Calibration, dict[str, Coverage]]:
+    """A conformal band from the validation pairs or fresh draws, and how often it holds on test pairs, by grid."""
+    experiment, operator, device = _trained(folder)
+    check_request(experiment.data.validation if fresh is None else fresh, alpha, delta, spread)
+    found = calibrate(operator, calibration_pairs(experiment, fresh, device), alpha, delta, spread)
+    tests = _tests(experiment, operator, device, Draws())
+    coverages = {label: coverage(found, operator, samples) for label, samples in tests}
+    write_calibration(found, coverages, folder / "calibration.json")
+    return found, coverages
+
+
+def errors_on_tests(experiment: Experiment, operator: Operator, draws: Draws | None = None) -> list[float]:
+    """Relative L2 errors of any operator on the test pairs of the training grid."""
+    grid = experiment.problem.grid(experiment.data.resolution)
+    (samples,) = test_pairs(experiment, [grid], operator.input_mean.device, draws or Draws())
+    return list(relative_errors(operator, samples).tolist())
+
+
+def _trained(folder: Path) -> tuple[Experiment, Operator, torch.device]:
+    """The experiment of a run, and its operator on the device that it was trained on."""
+    experiment = read_experiment(folder)
+    if not (folder / "operator").is_dir():
+        raise DataError(f"{folder} has finished no epoch yet; train it first")
+    device = training_device(experiment.training)
+    return experiment, load(folder / "operator").to(device), device
+
+
+def _tests(
+    experiment: Experiment, operator: Operator, device: torch.device, draws: Draws
+) -> Iterator[tuple[str, Samples]]:
+    """The test pairs on the training grid and on all others that the operator takes, by label."""
+    grids = evaluation_grids(experiment.problem, experiment.data.resolution)
+    taken = {label: grid for label, grid in grids.items() if label == "1x" or _takes(operator, grid.to(device))}
+    return zip(taken, test_pairs(experiment, list(taken.values()), device, draws), strict=True)
+
+
+@torch.no_grad()
+def _takes(operator: Operator, grid: Grid) -> bool:
+    """Whether an operator takes a grid, before anything is drawn on it."""
+    try:
+        operator(operator.input_mean.new_zeros(1, operator.in_channels, *grid.shape), grid)
+    except UsageError:
+        return False
+    return True
+
+
+def _roll_out(operator: Operator, experiment: Experiment, device: torch.device, draws: Draws) -> Rollout | None:
+    """Draws of a flow that were not trained on, followed for some steps on the training grid."""
+    data, problem = experiment.data, experiment.problem
+    if not isinstance(problem, Kolmogorov) or problem.moments != 1:
+        return None
+    followed, first = replace(problem, moments=ROLLOUT_STEPS), data.train + data.validation
+    grid, count = problem.grid(data.resolution), min(data.test, ROLLOUT_DRAWS)
+    try:
+        (samples,) = draws.readings(followed, count, [grid], data.seed, device, first)
+    except DivergedError:
+        # Eddies get smaller as time goes on: what resolves the pairs may not resolve what follows.
+        finer = replace(followed, n_modes=Kolmogorov.n_modes, step=Kolmogorov.step)
+        (samples,) = draws.readings(finer, count, [grid], data.seed, device, first)
+    times = [step * problem.lead for step in range(1, ROLLOUT_STEPS + 1)]
+    return study_rollout(operator, samples.u, samples.z.unsqueeze(2), samples.grid, times, is_periodic=True)

@@ -1,0 +1,142 @@
+"""An experiment: a problem, an operator, data and a training as one frozen value, which plain values describe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from inspect import signature
+from typing import Any
+
+import torch
+
+from operformer.data.imported import Imported
+from operformer.errors import OperformerError, ResourceError, UsageError
+from operformer.operators import Operator
+from operformer.operators.pretrained import OPERATORS
+from operformer.problems import Problem
+from operformer.problems.catalogue import PROBLEMS, describe, problem_of
+from operformer.problems.problem import check_seed
+from operformer.settings import check_name, choose, construct
+from operformer.training.recipe import Training
+
+MOST_PAIRS = 10**8
+FINEST = 10**15
+KINDS: dict[str, type[Problem]] = PROBLEMS | {"Imported": Imported}
+_NAME = re.compile(r"(?!\.)[^/\\\x00-\x1f\x7f]{1,100}")  # it may become a folder, but not one elsewhere
+
+
+@dataclass(frozen=True)
+class Data:
+    """How many pairs to draw, at which resolution. Validation and test pairs follow the training pairs of the draw.
+
+    ``folder`` is a set that `operformer generate` made of the same draw; training and validation pairs then come from
+    it, a few at a time.
+    """
+
+    resolution: int = 200
+    train: int = 8000
+    validation: int = 1000
+    test: int = 1000
+    seed: int = 0
+    coarser: tuple[int, ...] = ()  # resolutions to train on besides, from coarse to fine; see training.resolutions
+    folder: str = ""
+
+    def __post_init__(self) -> None:
+        if list(self.coarser) != sorted({n for n in self.coarser if 1 <= n < self.resolution}):
+            raise UsageError(
+                f"data.coarser must rise to below data.resolution, {self.resolution}: got {list(self.coarser)}"
+            )
+        for name in ("resolution", "train", "validation", "test"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"data.{name} must be at least 1: got {getattr(self, name)}")
+            most = FINEST if name == "resolution" else MOST_PAIRS
+            if getattr(self, name) > most:
+                raise UsageError(f"data.{name} must be at most {most}: got {getattr(self, name)}")
+        check_seed("data.seed", self.seed)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A problem, an operator for it (its name and its constructor's settings), the data and the training."""
+
+    name: str
+    problem: Problem
+    operator: Mapping[str, Any] = field(default_factory=lambda: {"name": "TNO"})
+    data: Data = field(default_factory=Data)
+    training: Training = field(default_factory=Training)
+
+    def make_operator(self) -> Operator:
+        """A fresh operator; its first weights follow from the training's seed."""
+        settings = dict(self.operator)
+        make = choose(OPERATORS, settings.pop("name", None), "operator.name")
+        known = {"in_channels": self.problem.in_channels, "out_channels": self.problem.out_channels}
+        dim = len(self.problem.bounds)
+        if "dim" in signature(make).parameters:
+            known["dim"] = dim
+        with torch.random.fork_rng():
+            torch.manual_seed(self.training.seed)
+            operator = construct(make, settings, "operator", **known)
+        if operator.dim != dim:
+            raise UsageError(
+                f"the operator has {operator.dim} axes, the problem {dim}; give operator.n_patches as many"
+            )
+        return operator
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The experiment as nested plain values, which `parse` reads back."""
+        return {
+            "name": self.name,
+            "problem": describe(self.problem),
+            "operator": dict(self.operator),
+            "data": asdict(self.data),
+            "training": asdict(self.training),
+        }
+
+
+def parse(mapping: Mapping[str, Any]) -> Experiment:
+    """The experiment that nested plain values describe."""
+    if not isinstance(mapping, Mapping):
+        raise UsageError(f"an experiment must be a table of settings: got {mapping!r}")
+    for key, value in mapping.items():
+        check_name(key, ["name", "problem", "operator", "data", "training"], f"unknown setting {key}")
+        if key != "name" and not isinstance(value, Mapping):
+            raise UsageError(f"{key} must be a table of settings: got {value!r}")
+    name = mapping.get("name", "experiment")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UsageError(f"name must be a plain name for a folder, such as lorenz-y: got {name!r}")
+    experiment = Experiment(
+        name=name,
+        problem=problem_of(mapping.get("problem", {}), KINDS),
+        operator={"name": "TNO"} | dict(mapping.get("operator", {})),
+        data=construct(Data, mapping.get("data", {}), "data"),
+        training=construct(Training, mapping.get("training", {}), "training"),
+    )
+    _check_operator(experiment)
+    _check_resolutions(experiment)
+    return experiment
+
+
+def _check_operator(experiment: Experiment) -> None:
+    """Refuse an operator that does not fit, before anything is drawn or trained; without its memory."""
+    try:
+        with torch.device("meta"):
+            experiment.make_operator()
+    except ResourceError:  # a package is not installed: who trains is told, who lists or reads is not concerned
+        return
+    except RuntimeError as error:
+        if isinstance(error, OperformerError):
+            raise
+        raise UsageError(f"the operator is too large to be counted ({error}); lower its settings") from None
+
+
+def _check_resolutions(experiment: Experiment) -> None:
+    """Refuse a resolution that the problem has no grid of, before anything is drawn; without the grid's memory."""
+    for resolution in (*experiment.data.coarser, experiment.data.resolution):
+        try:
+            with torch.device("meta"):
+                experiment.problem.grid(resolution)
+        except RuntimeError as error:
+            if isinstance(error, OperformerError):
+                raise
+            raise UsageError(f"a grid of resolution {resolution} is too large; lower data.resolution") from None

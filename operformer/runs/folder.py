@@ -1,0 +1,110 @@
+"""The folder of a run: what it holds, and that it holds one experiment.
+
+experiment.json  training.json  made.json  status.json  metrics.jsonl  checkpoints/  operator/  seconds.json
+evaluation.json  gallery.npz  rollout.json (flows)  calibration.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os.path import lexists
+from pathlib import Path
+from typing import Any
+
+from operformer.errors import DataError, UsageError
+from operformer.evaluation.errors import Evaluation
+from operformer.evaluation.rollout import Rollout
+from operformer.files import read_json, write_json
+from operformer.operators import load
+from operformer.operators.counting import count_parameters
+from operformer.runs.experiment import Experiment, parse
+from operformer.runs.provenance import note_seconds, read_provenance, read_seconds, write_provenance
+from operformer.runs.records import read_evaluations, read_rollout
+from operformer.settings import differing
+from operformer.training.checkpoint import last_epoch
+from operformer.training.metrics import read_metrics
+from operformer.training.recipe import training_device
+
+EVALUATED = ("evaluation.json", "gallery.npz", "rollout.json", "calibration.json")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a folder holds once its experiment is trained and evaluated."""
+
+    experiment: Experiment
+    parameters: int
+    metrics: list[dict[str, Any]]
+    evaluations: list[Evaluation]
+    rollout: Rollout | None = None  # of a flow, whose map can be applied again and again
+    clock: Mapping[str, float] = field(default_factory=dict)  # seconds of what is no epoch: data, evaluation
+    made: Mapping[str, Any] = field(default_factory=dict)  # versions, commit and device of the training
+
+    @property
+    def seconds(self) -> float:
+        """How long its epochs took, validation included; of an epoch that was stopped, what came after."""
+        return float(sum(record.get("seconds", 0.0) for record in self.metrics))
+
+    def evaluation(self, label: str) -> Evaluation:
+        """The evaluation of that label."""
+        for evaluation in self.evaluations:
+            if evaluation.label == label:
+                return evaluation
+        raise DataError(f"the run {self.experiment.name} was not evaluated on the grid {label}; evaluate it again")
+
+
+def read_run(folder: Path) -> Run:
+    """The record of a run that was trained and evaluated."""
+    experiment = read_experiment(folder)
+    if not (folder / "evaluation.json").is_file():
+        raise DataError(f"{folder} is not evaluated; run: operformer evaluate {folder}")
+    evaluations = read_evaluations(folder / "evaluation.json")
+    parameters = count_parameters(load(folder / "operator"))
+    # A link to nowhere is damage, too.
+    rollout = read_rollout(folder / "rollout.json") if lexists(folder / "rollout.json") else None
+    metrics, clock, made = read_metrics(folder / "metrics.jsonl"), read_seconds(folder), read_provenance(folder)
+    return Run(experiment, parameters, metrics, evaluations, rollout, clock, made)
+
+
+def read_experiment(folder: Path) -> Experiment:
+    """The experiment of a run's folder."""
+    if not (folder / "experiment.json").is_file():
+        raise DataError(f"{folder} holds no run; train one with: operformer train EXPERIMENT --out {folder}")
+    try:
+        return parse(read_json(folder / "experiment.json"))
+    except UsageError as error:
+        raise DataError(f"{folder / 'experiment.json'}: {error}") from None
+
+
+def is_trained(experiment: Experiment, folder: Path) -> bool:
+    """Whether the folder holds this experiment, trained to its end; another one is an error."""
+    refuse_another(experiment, folder)
+    return last_epoch(folder / "checkpoints") >= experiment.training.epochs
+
+
+def is_evaluated(experiment: Experiment, folder: Path) -> bool:
+    """The same, and evaluated."""
+    return is_trained(experiment, folder) and (folder / "evaluation.json").is_file()
+
+
+def refuse_another(experiment: Experiment, folder: Path) -> None:
+    """A folder holds one experiment."""
+    if (folder / "experiment.json").is_file():
+        # Through JSON, which turns tuples into lists.
+        there, wanted = (json.loads(json.dumps(e.to_mapping())) for e in (read_experiment(folder), experiment))
+        names = list(differing(there, wanted))
+        if names:
+            raise UsageError(f"{folder} holds another experiment ({names[0]} differs); give another --out")
+
+
+def occupy(experiment: Experiment, folder: Path, drawing: float) -> None:
+    """From here on the folder belongs to this experiment, whose pairs took so many seconds."""
+    write_json(folder / "experiment.json", experiment.to_mapping())
+    if last_epoch(folder / "checkpoints") < experiment.training.epochs:
+        # What was evaluated is about to be trained on.
+        for name in EVALUATED:
+            (folder / name).unlink(missing_ok=True)
+        write_provenance(folder, training_device(experiment.training))
+        note_seconds(folder, "data", drawing)

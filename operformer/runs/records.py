@@ -1,0 +1,138 @@
+"""evaluation.json and rollout.json: plain values, read back only if they are whole and of this version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from operformer.errors import DataError
+from operformer.evaluation.errors import Curves, Evaluation, Images
+from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
+from operformer.evaluation.rollout import Rollout
+from operformer.evaluation.spectra import ErrorSpectrum
+from operformer.files import read_json, write_json
+from operformer.settings import construct
+
+
+def write_evaluations(evaluations: Sequence[Evaluation], path: Path) -> None:
+    """Put the evaluations at the path in one step."""
+    write_json(path, [asdict(evaluation) for evaluation in evaluations])
+
+
+def read_evaluations(path: Path) -> list[Evaluation]:
+    """The evaluations of a file, that on the training grid among them."""
+    values = read_json(path)
+    with _told_as_damage(path):
+        evaluations = [_evaluation(one) for one in values]
+        if "1x" not in {evaluation.label for evaluation in evaluations}:
+            raise ValueError("the training grid is missing")
+    return evaluations
+
+
+def write_rollout(rollout: Rollout, path: Path) -> None:
+    """Put the rollout at the path in one step; infinity, which JSON does not have, is null."""
+    write_json(path, rollout_values(rollout))
+
+
+def rollout_values(rollout: Rollout) -> dict[str, Any]:
+    """The rollout as plain values; infinity, which JSON does not have, is None."""
+    values = asdict(rollout)
+    for name in ("errors", "persistence"):
+        values[name] = [[error if isfinite(error) else None for error in step] for step in values[name]]
+    return values
+
+
+def read_rollout(path: Path) -> Rollout:
+    """The rollout of a file."""
+    values = read_json(path)
+    with _told_as_damage(path):
+        return rollout_of(values)
+
+
+def rollout_of(values: Mapping[str, Any]) -> Rollout:
+    """The rollout that plain values describe."""
+    given = _complete(Rollout, values)
+    errors, persistence = (_steps(given[name], len(given["times"])) for name in ("errors", "persistence"))
+    last = None if given["spectrum"] is None else spectrum_of(given["spectrum"])
+    times = {"times": given["times"]}
+    return construct(Rollout, times, "rollout", errors=errors, persistence=persistence, spectrum=last)
+
+
+def _steps(values: Sequence[Sequence[float | None]], count: int) -> tuple[tuple[float, ...], ...]:
+    """Errors of as many samples at each step, null is infinity."""
+    steps = tuple(tuple(inf if error is None else float(error) for error in step) for step in values)
+    if len(steps) != count or len({len(step) for step in steps}) != 1 or not steps[0]:
+        raise ValueError("errors are missing")
+    return steps
+
+
+@contextmanager
+def _told_as_damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
+        raise DataError(f"{path} is damaged ({error}); run: operformer evaluate {path.parent}") from None
+
+
+def _evaluation(values: Mapping[str, Any]) -> Evaluation:
+    nested = ("median_sample", "worst_sample", "spectrum", "jumps")
+    evaluation = construct(
+        Evaluation,
+        {key: value for key, value in _complete(Evaluation, values).items() if key not in nested},
+        "evaluation",
+        median_sample=look_of(values["median_sample"]),
+        worst_sample=look_of(values["worst_sample"]),
+        spectrum=None if values["spectrum"] is None else spectrum_of(values["spectrum"]),
+        jumps=None if values["jumps"] is None else jumps_of(values["jumps"]),
+    )
+    if not evaluation.errors or len(evaluation.h1_errors) not in (0, len(evaluation.errors)):
+        raise ValueError("errors are missing")
+    return evaluation
+
+
+def spectrum_of(values: Mapping[str, Any]) -> ErrorSpectrum:
+    """The spectrum that plain values describe."""
+    found = construct(ErrorSpectrum, _complete(ErrorSpectrum, values), "spectrum")
+    if len({len(row) for row in (found.wave_numbers, found.truth, found.prediction, found.error)}) != 1:
+        raise ValueError("the rows of a spectrum differ in length")
+    return found
+
+
+def jumps_of(values: Mapping[str, Any]) -> FaceJumps:
+    """The jumps that plain values describe."""
+    along = tuple(construct(AxisJumps, _complete(AxisJumps, one), "jumps") for one in values["along"])
+    return construct(FaceJumps, {"n_patches": _complete(FaceJumps, values)["n_patches"]}, "jumps", along=along)
+
+
+def look_of(values: Mapping[str, Any]) -> Curves | Images:
+    """The sample that plain values describe; its functions live on its axes."""
+    kind = Images if "y" in values else Curves
+    look = kind(**_complete(kind, values))
+    axes = [look.x, look.y] if isinstance(look, Images) else [look.x]
+    points = tuple(_numbers(axis).size for axis in axes)
+    for functions in (look.u, look.z, look.prediction):
+        if _numbers(functions).shape[1:] != points:
+            raise ValueError("a sample's functions do not live on its axes")
+    return replace(look, error=float(look.error))
+
+
+def _numbers(values: Any) -> np.ndarray:
+    """The array that lists are; texts and rows of unequal length are none."""
+    found = np.asarray(values)
+    if found.dtype.kind not in "if":
+        raise ValueError("a sample holds something else than numbers")
+    return found
+
+
+def _complete(kind: type, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values, if they are those of every field and no other; an earlier version had fewer."""
+    names = {field.name for field in fields(kind)}
+    if names != values.keys():
+        raise ValueError(f"{', '.join(sorted(names ^ values.keys()))} missing, or not of this version")
+    return values

@@ -1,0 +1,19 @@
+"""The figures of Section 6, drawn from numbers: samples, error against resolution and cost, spectra, rollouts."""
+
+from operformer.runs.report.figures.resolution import resolution_figure
+from operformer.runs.report.figures.samples import ERRORS, samples_figure
+from operformer.runs.report.figures.style import INPUT, PREDICTION, STYLE, TRUTH, to_png, to_svg
+from operformer.runs.report.figures.training import training_figure
+
+__all__ = [
+    "ERRORS",
+    "INPUT",
+    "PREDICTION",
+    "STYLE",
+    "TRUTH",
+    "resolution_figure",
+    "samples_figure",
+    "to_png",
+    "to_svg",
+    "training_figure",
+]

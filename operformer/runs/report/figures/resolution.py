@@ -1,0 +1,97 @@
+"""Error against resolution, without retraining (Figures superresolution_1d, _lognormal, _piecewise, _KF)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import torch
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from operformer.runs.folder import Run
+from operformer.runs.report.figures.style import REFERENCE, STYLE, looks, new_figure, percent_ticks, shared_legend
+from operformer.runs.report.tables import run_names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Line:
+    """The errors of one operator: at each resolution those of all samples."""
+
+    name: str
+    resolutions: tuple[int, ...]
+    errors: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Operators of one problem, and the resolution that they were trained at."""
+
+    title: str
+    lines: tuple[Line, ...]
+    trained: int
+    axis: str = "points along each axis"
+
+
+@mpl.rc_context(STYLE)
+def resolution_panels(panels: Sequence[Panel], note: str = "") -> Figure:
+    """Medians with a band that holds 80 % of the samples, the training resolution marked; a panel for each problem."""
+    figure = new_figure(5.0 * len(panels) + 0.4, 3.9, note)
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        names = [line.name for line in panel.lines]
+        for line, (colour, marker) in zip(panel.lines, looks(names), strict=True):
+            _band(axes, line.resolutions, line.errors, colour)
+            medians = [_quantile(errors, 0.5) for errors in line.errors]
+            axes.plot(line.resolutions, medians, f"{marker}-", color=colour, ms=6, label=line.name)
+        ticks = sorted({n for line in panel.lines for n in line.resolutions})
+        _finish(axes, ticks, panel.trained)
+        axes.set(xlabel=f"{panel.axis} (trained on {panel.trained})", ylabel="relative L2 error")
+        axes.set_title(panel.title, fontsize=10)
+    shared_legend(figure)
+    return figure
+
+
+@mpl.rc_context(STYLE)
+def resolution_figure(runs: Sequence[Run]) -> Figure:
+    """Relative L2 error of runs against the number of points, irregular grids among them."""
+    figure = new_figure(8.4, 3.8)
+    axes = figure.subplots()
+    names = run_names(runs)
+    for run, name, (colour, _) in zip(runs, names, looks(names), strict=True):
+        uniform = [e for e in run.evaluations if e.label.endswith("x")]
+        points = [e.points for e in uniform]
+        _band(axes, points, [e.errors for e in uniform], colour)
+        axes.plot(points, [e.median for e in uniform], "o-", color=colour, label=f"{name}, median")
+        axes.plot(points, [e.worst for e in uniform], "v:", color=colour, ms=5, lw=1, label=f"{name}, worst")
+        hollow: dict[str, Any] = {"color": colour, "mfc": "white", "mew": 1.6, "ms": 8, "ls": "none"}
+        for label, marker in (("irregular", "D"), ("graded", "s")):
+            for there in (e for e in run.evaluations if e.label == label):
+                text = f"{name}, {label} grid, median"
+                axes.plot([there.points], [there.median], marker=marker, label=text, **hollow)
+    trained = runs[0].evaluation("1x").points
+    _finish(axes, [e.points for e in runs[0].evaluations if e.label.endswith("x")], trained)
+    axes.set(xlabel=f"number of points (trained on {trained})", ylabel="relative L2 error")
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def _band(axes: Axes, x: Sequence[int], errors: Sequence[Sequence[float]], colour: str) -> None:
+    low, high = ([_quantile(there, q) for there in errors] for q in (0.1, 0.9))
+    axes.fill_between(x, low, high, color=colour, alpha=0.12, lw=0)
+
+
+def _finish(axes: Axes, ticks: Sequence[int], trained: int) -> None:
+    axes.axvline(trained, color=REFERENCE, lw=1, ls="--", zorder=0)
+    axes.set(xscale="log", yscale="log")
+    axes.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
+    axes.xaxis.set_minor_locator(NullLocator())
+    percent_ticks(axes)
+
+
+def _quantile(errors: Sequence[float], q: float) -> float:
+    return float(torch.tensor(errors, dtype=torch.float64).quantile(q))

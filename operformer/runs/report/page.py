@@ -1,0 +1,108 @@
+"""One self-contained HTML page about one or more runs of the same problem: nothing is fetched."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, select_autoescape
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from operformer import __version__
+from operformer.errors import UsageError
+from operformer.files import write_bytes
+from operformer.runs.folder import Run
+from operformer.runs.report.explorer import Exhibit, explorer_data
+from operformer.runs.report.figures import resolution_figure, samples_figure, to_svg, training_figure
+from operformer.runs.report.tables import error_table, grid_name, percent, run_names, settings_table
+
+DESCRIPTIONS = {
+    "1x": "",
+    "irregular": " (the second half twice as coarse as the first, equation irregular_set)",
+    "graded": " (points crowd at the start, t = T (n / N)²)",
+}
+GRADED_PLANE = " (points crowd at the lower ends, x = s - s (1 - s) / 2)"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, as an address that holds it whole, and what it shows."""
+
+    address: str
+    caption: str
+
+
+def write_page(runs: Sequence[Run], path: Path, exhibits: Sequence[Exhibit] = ()) -> None:
+    """Write the page for runs of one problem, the first of which sets the tone; with exhibits it has an explorer."""
+    if len({(run.experiment.problem, run.experiment.data) for run in runs}) != 1:
+        raise UsageError("a report compares runs of one problem and one data set; report on the others by themselves")
+    values = {
+        "title": runs[0].experiment.name,
+        "summary": summary(runs),
+        "errors": error_table(runs),
+        "settings": settings_table(runs),
+        "pictures": _pictures(runs),
+    }
+    write_bytes(path, render("page.html", values, exhibits).encode())
+
+
+def render(
+    template: str, values: Mapping[str, Any], exhibits: Sequence[Exhibit] = (), folder: Path | None = None
+) -> str:
+    """The text of a page; values are escaped, styles and scripts of this package go in as they are.
+
+    ``folder`` holds templates of a page of one's own, which may extend those of this package.
+    """
+    loader = ChoiceLoader([FileSystemLoader(folder or ()), PackageLoader("operformer.runs.report")])
+    environment = Environment(loader=loader, autoescape=select_autoescape(["html"]))
+    environment.globals["verbatim"] = lambda name: Markup(loader.get_source(environment, name)[0])
+    explorer = explorer_data(exhibits) if any(exhibit.views for exhibit in exhibits) else None
+    return environment.get_template(template).render(**values, explorer=explorer, version=__version__)
+
+
+def picture(figure: Figure, caption: str) -> Picture:
+    """A figure as an SVG picture inside the page."""
+    return Picture("data:image/svg+xml;base64," + base64.b64encode(to_svg(figure).encode()).decode(), caption)
+
+
+def summary(runs: Sequence[Run]) -> list[str]:
+    """What came out, one sentence for each run."""
+    sentences = []
+    for run, name in zip(runs, run_names(runs), strict=True):
+        trained = run.evaluation("1x").median
+        sentence = f"{_capitalised(name)}: median error {percent(trained)} on the grid it was trained on"
+        uniform = {float(e.label[:-1]): e.median for e in run.evaluations if e.label.endswith("x")}
+        if len(uniform) > 1:
+            ends = min(uniform), max(uniform)  # an imported set is known on its own grid and on coarser ones
+            where = "half to double" if ends == (0.5, 2.0) else f"{ends[0]:g} to {ends[1]:g} times"
+            sentence += f"; at {where} that resolution at most {max(uniform.values()) / trained:.2f} times as much"
+        irregular = [e for e in run.evaluations if not e.label.endswith("x")]
+        rest = "; ".join(f"{e.median / trained:.2f} times on the {e.label} grid" for e in irregular)
+        sentences.append(f"{sentence}; {rest}." if rest else f"{sentence}.")
+    return sentences
+
+
+def _pictures(runs: Sequence[Run]) -> list[Picture]:
+    pictures = [
+        picture(
+            resolution_figure(runs), "Error against resolution, without retraining. Bands hold 80 % of the samples."
+        )
+    ]
+    for label in ("1x", "irregular", "graded"):
+        for run, name in zip(runs, run_names(runs), strict=True):
+            if (label == "1x" and run is not runs[0]) or label not in {e.label for e in run.evaluations}:
+                continue
+            is_plane = label == "graded" and len(run.experiment.problem.bounds) > 1
+            where = f"{_capitalised(name)} on the {grid_name(label)}{GRADED_PLANE if is_plane else DESCRIPTIONS[label]}"
+            caption = f"{where}: the test samples of median and of worst error."
+            pictures.append(picture(samples_figure(run, label), caption))
+    pictures.append(picture(training_figure(runs), "Training: loss and validation error by epoch."))
+    return pictures
+
+
+def _capitalised(text: str) -> str:
+    return text[0].upper() + text[1:]

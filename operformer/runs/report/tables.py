@@ -1,0 +1,155 @@
+"""Tables of errors by grid and run (the numbers behind Figure superresolution_1d), and of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from operformer.data.imported import Imported
+from operformer.runs.folder import Run
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, a header and rows of text."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def markdown(self) -> str:
+        """The table in Markdown."""
+        rules = tuple("---:" if is_right else "---" for is_right in self.is_right)
+        lines = [[cell.replace("|", "\\|") for cell in line] for line in (self.header, *self.rows)]
+        return "\n".join("| " + " | ".join(line) + " |" for line in (lines[0], rules, *lines[1:]))
+
+    def latex(self, label: str) -> str:
+        """The table as a float of LaTeX, which needs no package; its title is the caption."""
+        columns = "".join("r" if is_right else "l" for is_right in self.is_right)
+        lines = [" & ".join(map(latex_text, line)) + r" \\" for line in (self.header, *self.rows)]
+        body = [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\hline",
+            lines[0],
+            r"\hline",
+            *lines[1:],
+            r"\hline",
+            r"\end{tabular}",
+        ]
+        ends = [rf"\caption{{{latex_text(self.title)}}}", rf"\label{{{label}}}", r"\end{table}"]
+        return "\n".join([r"\begin{table}[htbp]", r"\centering", *body, *ends])
+
+    @property
+    def is_right(self) -> tuple[bool, ...]:
+        """Whether each column is one of numbers, which stand on the right."""
+        columns = zip(*self.rows, strict=True) if self.rows else [() for _ in self.header]
+        return tuple(any(cell[:1].isdigit() for cell in column) for column in columns)
+
+
+def latex_text(text: str) -> str:
+    """Plain text as LaTeX has it, in ASCII."""
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def error_table(runs: Sequence[Run]) -> Table:
+    """Median, mean and worst relative L2 error on each grid, and the median as a multiple of the training grid's.
+
+    The median relative H1 error beside them, where points have neighbours on any grid.
+    """
+    has_h1 = any(evaluation.h1 for run in runs for evaluation in run.evaluations)
+    header = ("grid", "points", "operator", "median", "mean", "worst", "ratio", *(("H1 median",) * has_h1))
+    rows = []
+    for evaluation in runs[0].evaluations:
+        for number, (run, name) in enumerate(zip(runs, run_names(runs), strict=True)):
+            there = run.evaluation(evaluation.label)
+            ratio = there.median / run.evaluation("1x").median
+            figures = [percent(there.median), percent(there.mean), percent(there.worst), f"{ratio:.2f}"]
+            if has_h1:
+                figures.append(percent(there.h1.median) if there.h1 else "")
+            where = (grid_name(evaluation.label), str(evaluation.points)) if number == 0 else ("", "")
+            rows.append((*where, name, *figures))
+    return Table(f"Relative L2 {'and H1 ' * has_h1}error on test pairs", header, tuple(rows))
+
+
+def remarks(run: Run) -> list[str]:
+    """One line about the faces between patches and one about the rollout, where there are any."""
+    lines = []
+    jumps = run.evaluation("1x").jumps
+    if jumps is not None and jumps.face_ratio is not None:
+        truth = "" if jumps.truth_ratio is None else f" (the truth: {jumps.truth_ratio:.2f})"
+        lines.append(
+            f"face ratio {jumps.face_ratio:.2f}: differences of the error across faces / inside patches{truth}"
+        )
+    if run.rollout is not None:
+        steps, rolled = len(run.rollout.times), run.rollout
+        figures = f"median {percent(rolled.medians[-1])}, worst {percent(rolled.worst[-1])}"
+        persistence = percent(rolled.persistence_medians[-1])
+        lines.append(f"rollout of {steps} steps: {figures}; if nothing changed {persistence}")
+    return lines
+
+
+def settings_table(runs: Sequence[Run]) -> Table:
+    """Every setting that made each run."""
+    columns = [_flatten(run) for run in runs]
+    keys = list(dict.fromkeys(key for column in columns for key in column))
+    rows = tuple((key, *(column.get(key, "") for column in columns)) for key in keys)
+    return Table("Settings", ("setting", *run_names(runs)), rows)
+
+
+def run_names(runs: Sequence[Run]) -> list[str]:
+    """What a reader calls each run: its operator and, where that is not enough, its experiment and its place."""
+    names = ["transformer" if run.experiment.operator["name"] == "Transformer" else str(run.experiment.operator["name"])
+             for run in runs]  # fmt: skip
+    if len(set(names)) < len(names):
+        names = [f"{name} {run.experiment.name}" for name, run in zip(names, runs, strict=True)]
+    if len(set(names)) < len(names):
+        names = [f"{name} {number}" for number, name in enumerate(names, 1)]
+    return names
+
+
+def percent(error: float) -> str:
+    """An error in per cent: two decimals, or two digits where that would be zero."""
+    return f"{error:.2%}" if error >= 1e-3 or error == 0 else f"{100 * error:#.2g}%"
+
+
+def grid_name(label: str) -> str:
+    """What a reader calls a grid: "2x" is uniform, "irregular" that of equation irregular_set."""
+    if label.endswith("x"):
+        return "training grid" if label == "1x" else f"{label.removesuffix('x')} × resolution"
+    return f"{label} grid"
+
+
+_LATEX = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    "²": "$^2$",
+    "√": r"$\surd$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "−": "$-$",
+    "–": "--",
+}
+
+
+# What says which pairs are drawn; of an imported set there is nothing to draw.
+_OF_DRAWS = ("data.resolution", "data.seed", "data.coarser", "data.folder")
+
+
+def _flatten(run: Run) -> dict[str, str]:
+    flat = {"parameters": f"{run.parameters:,}"}
+    for section, values in run.experiment.to_mapping().items():
+        if isinstance(values, dict):
+            flat |= {f"{section}.{key}": _text(value) for key, value in values.items()}
+    if isinstance(run.experiment.problem, Imported):
+        flat = {key: text for key, text in flat.items() if key not in _OF_DRAWS}
+    return flat
+
+
+def _text(value: object) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return text or "none"

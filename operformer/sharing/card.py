@@ -1,0 +1,159 @@
+"""The card of a trained operator: README.md beside its weights, from the record of its run, as the Hub reads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+from operformer import __version__
+from operformer.data.imported import Imported
+from operformer.domain.grid import UniformKind
+from operformer.errors import DataError
+from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
+from operformer.problems.catalogue import LAWS, describe
+from operformer.runs import Run
+from operformer.runs.lookup import NAMED, find_experiment
+from operformer.runs.report.tables import error_table, grid_name, settings_table
+
+PAPER = """@article{calvello2025continuum,
+  title = {Continuum Attention for Neural Operators},
+  author = {Calvello, Edoardo and Kovachki, Nikola B. and Levine, Matthew E. and Stuart, Andrew M.},
+  journal = {Journal of Machine Learning Research},
+  volume = {26},
+  year = {2025}
+}"""
+
+
+def write_card(run: Run, path: Path, name: str = "owner/name", licence: str = "mit") -> None:
+    """Put the card at the path; ``name`` is what it is called on the Hub, or its folder."""
+    write_bytes(path, card(run, name, licence).encode())
+
+
+def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str = "from_pretrained") -> str:
+    """Front matter for machines, then how to load the operator, its errors by grid, what it was made of, the paper."""
+    experiment = run.experiment
+    operator = experiment.operator["name"]
+    data, training = experiment.data, experiment.training
+    return "\n".join(
+        [
+            "---",
+            *(f"{key}: {json.dumps(value)}" for key, value in _front_matter(run, licence).items()),
+            "---",
+            "",
+            f"# {experiment.name}",
+            "",
+            f"A neural operator ({operator}, {run.parameters:,} parameters) for {_maps(run)}. Made "
+            f"with operformer {__version__}; physical units in and out, on grids it was not trained on.",
+            "",
+            "```python",
+            *_loading(run, name, loader),
+            "```",
+            "",
+            f"## {error_table([run]).title}",
+            "",
+            f"{data.test} test pairs, the same draws on every grid.",
+            "",
+            error_table([run]).markdown(),
+            "",
+            "## Training",
+            "",
+            f"{_pairs(run)}, {len(run.metrics)} of {training.epochs} epochs in "
+            f"{run.seconds:.0f} s{_where(run)}, validated on {data.validation}.{_scale(run)}",
+            "",
+            settings_table([run]).markdown(),
+            "",
+            "## Citation",
+            "",
+            "```bibtex",
+            PAPER,
+            "```",
+            "",
+        ]
+    )
+
+
+def channels(run: Run) -> str:
+    """What is mapped to what."""
+    problem = run.experiment.problem
+    return " to ".join(", ".join(names) for names in (problem.input_names, problem.output_names))
+
+
+def _maps(run: Run) -> str:
+    """The law, by its name if it has one, and what is mapped to what."""
+    problem = run.experiment.problem
+    law = next((name for name, known in LAWS.items() if known == problem), type(problem).__name__)
+    return f"{law}: {channels(run)}"
+
+
+def read_front_matter(path: Path) -> dict[str, Any]:
+    """What the card at the path says to machines."""
+    lines = read_bytes(path, LARGEST_TEXT).decode(errors="replace").partition("\n---\n")[0].splitlines()[1:]
+    try:
+        return {key: json.loads(value) for key, _, value in (line.partition(": ") for line in lines)}
+    except ValueError as error:
+        raise DataError(f"{path} is no card of a model ({error}); write it again") from None
+
+
+def _where(run: Run) -> str:
+    return f" on {run.made['device']}" if run.made.get("device") else ""
+
+
+def _scale(run: Run) -> str:
+    """A remark for a run that comes with the library and that a laptop finishes."""
+    name = run.experiment.name
+    if name not in NAMED or run.experiment.data != find_experiment(name).data:
+        return ""
+    return " This is a small run, trained in minutes: an example, not a result."
+
+
+def _front_matter(run: Run, licence: str) -> dict[str, Any]:
+    """What the Hub indexes; values are JSON, which YAML takes as they are."""
+    experiment = run.experiment
+    problem = describe(experiment.problem)["name"]
+    metrics = [
+        {"type": "relative-l2", "name": f"median relative L2 error, {grid_name(e.label)}", "value": e.median}
+        for e in run.evaluations
+    ]
+    result = {
+        "task": {"type": "operator-learning", "name": "operator learning"},
+        "dataset": {"type": problem.lower(), "name": problem},
+        "metrics": metrics,
+    }
+    return {
+        "license": licence,
+        "library_name": "operformer",
+        "tags": ["neural-operator", "operformer", str(experiment.operator["name"]).lower(), problem.lower()],
+        "model-index": [{"name": experiment.name, "results": [result]}],
+        "operformer": {
+            "operator": experiment.operator["name"],
+            "parameters": run.parameters,
+            "maps": _maps(run),
+            "trained": f"{_pairs(run)}{_where(run)}{', a small run' if _scale(run) else ''}",
+            "median": run.evaluation("1x").median,
+            "worst": run.evaluation("1x").worst,
+        },
+    }
+
+
+def _pairs(run: Run) -> str:
+    """How many pairs it was trained on, and where they are known."""
+    data, problem = run.experiment.data, run.experiment.problem
+    if isinstance(problem, Imported):
+        points = " x ".join(map(str, problem.grid(data.resolution).shape))
+        return f"{data.train} pairs on {points} points"
+    return f"{data.train} pairs at resolution {' and '.join(map(str, (*data.coarser, data.resolution)))}"
+
+
+def _loading(run: Run, name: str, loader: str) -> list[str]:
+    """Lines that load and apply the operator, to u (batch, channels, *shape)."""
+    grid = run.experiment.problem.grid(run.experiment.data.resolution)
+    where = "grid)  # such as Grid.rectilinear(x, y) or Grid.scattered(points): where the values of u lie"
+    if grid.kind in get_args(UniformKind):
+        where = f'Grid.uniform(u.shape[2:], {list(grid.bounds)}, kind="{grid.kind}"))'
+    return [
+        f"from operformer import Grid, {loader}",
+        "",
+        f"operator = {loader}({json.dumps(name)})",
+        f"z = operator(u, {where}",
+    ]

@@ -1,0 +1,150 @@
+"""How a training stands, for who asks from outside: status.json, written every few seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from operformer.errors import DataError
+from operformer.files import read_json, write_json
+from operformer.training.checkpoint import Progress
+from operformer.training.lock import holder
+from operformer.training.recipe import Training
+
+INTERVAL = 5.0  # seconds
+SHORT, SHARE = 1.0, 1 / 20  # seconds of a save that nobody minds; of the time, what longer ones may take
+NAME = "status.json"
+StateName = Literal["training", "stopped", "diverged", "finished"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a training is and how fast it goes."""
+
+    title: str
+    state: StateName
+    epoch: int  # epochs done
+    epochs: int
+    batch: int  # batches done of the next epoch
+    batches: int
+    loss: float | None  # mean of the epoch so far, or of the last one
+    best_error: float | None
+    samples_per_second: float
+    seconds_left: float
+
+
+class Watch:
+    """The clock of a training: when to save, how fast it goes, its status; ``folder=None`` leaves that to another."""
+
+    def __init__(self, folder: Path | None, title: str, settings: Training, count: int) -> None:
+        self._folder, self._title, self._settings, self._count = folder, title, settings, count
+        self._started = self._saved = time.monotonic()
+        self._cost = 0.0  # seconds of the last save
+        self._written = -INTERVAL
+        self._seen = 0
+        self._loss: float | None = None
+
+    def is_save_due(self) -> bool:
+        """Whether the last checkpoint is old enough."""
+        return self._folder is not None and time.monotonic() - self._saved >= 60 * self._settings.save_minutes
+
+    def is_save_worthwhile(self, progress: Progress) -> bool:
+        """Whether an epoch that is done is saved: the last one is, others if saving takes a small part of the time."""
+        since = time.monotonic() - self._saved
+        return progress.epoch == self._settings.epochs or self._cost <= max(SHORT, SHARE * since)
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """A checkpoint is written inside."""
+        started = time.monotonic()
+        yield
+        self._saved = time.monotonic()
+        self._cost = self._saved - started
+
+    def batch(self, progress: Progress, batches: int, size: int) -> None:
+        """One more batch of so many pairs is done."""
+        self._seen += size
+        if time.monotonic() - self._written >= INTERVAL:
+            self.leave(progress, batches, "training")
+
+    def epoch(self, progress: Progress, loss: float) -> None:
+        """One more epoch is done."""
+        self._loss = loss
+        if progress.epoch == self._settings.epochs:
+            self.leave(progress, 0, "finished")
+
+    def leave(self, progress: Progress, batches: int, state: StateName) -> None:
+        """Put the status in place of the last one."""
+        if self._folder is None:
+            return
+        self._written = time.monotonic()
+        rate = self._seen / max(self._written - self._started, 1e-9)
+        share = progress.batch / batches if batches else 0.0
+        left = self._count * (self._settings.epochs - progress.epoch - share)
+        status = Status(
+            title=self._title,
+            state=state,
+            epoch=progress.epoch,
+            epochs=self._settings.epochs,
+            batch=progress.batch,
+            batches=batches,
+            loss=progress.loss / (self._count * share) if share else self._loss,
+            best_error=progress.best_error,
+            samples_per_second=round(rate, 3),
+            seconds_left=round(left / rate, 1) if rate else 0.0,
+        )
+        write_json(self._folder / NAME, asdict(status))
+
+
+def describe(folder: Path) -> str:
+    """The status of the training in a folder, in one line."""
+    trained_by = holder(folder)
+    if not (folder / NAME).is_file():
+        if trained_by:
+            return f"{folder}: starting, {trained_by}"
+        raise DataError(f"{folder} holds no training; start one with: operformer train EXPERIMENT --out {folder}")
+    status = read_status(folder)
+    parts = [f"epoch {status.epoch}/{status.epochs}"]
+    if status.state != "finished":
+        parts[0] += f", batch {status.batch}/{status.batches}"
+    if status.loss is not None:
+        parts.append(f"loss {status.loss:.2e}")
+    if status.best_error is not None:
+        parts.append(f"best error {status.best_error:.2e}")
+    if trained_by:
+        parts.append(f"{status.samples_per_second:.0f} samples/s")
+        parts.append(f"{timedelta(seconds=round(status.seconds_left))} left")
+    return f"{status.title}: {_state(status, trained_by)}; {'  '.join(parts)}"
+
+
+def read_status(folder: Path) -> Status:
+    """The last status that a training wrote."""
+    path = folder / NAME
+    values = read_json(path)
+    try:
+        status = Status(**values)
+        for field in fields(Status):
+            value = getattr(status, field.name)
+            is_text = field.name in ("title", "state")
+            is_missing = value is None and field.name in ("loss", "best_error")
+            if not (is_missing or isinstance(value, str if is_text else int | float)):
+                raise TypeError(f"{field.name} is {value!r}")
+        timedelta(seconds=round(status.seconds_left))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{path} is damaged ({error}); remove it, the training writes another") from None
+    return status
+
+
+def _state(status: Status, trained_by: str | None) -> str:
+    if status.state == "finished":
+        return "finished"
+    if trained_by:
+        return f"in progress, {trained_by}"
+    if status.state == "diverged":
+        return "diverged"
+    return "stopped; the same command goes on from there"

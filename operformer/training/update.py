@@ -1,0 +1,147 @@
+"""One update of the weights from one batch: part by part, all processes together, no number that is not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from math import isfinite, prod
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from operformer.domain import Samples
+from operformer.errors import ResourceError
+from operformer.evaluation.loss import LOSSES, LossName
+from operformer.training.checkpoint import State
+from operformer.training.graphed import GraphedPass
+from operformer.training.optimizer import can_step_unless, step_unless
+from operformer.training.ranks import Ranks
+from operformer.training.rounding import unscale
+
+
+@dataclass(frozen=True)
+class Update:
+    """theta <- optimizer(grad of the mean loss of a batch), the gradient clipped to ``clip_norm``."""
+
+    ranks: Ranks
+    module: nn.Module
+    state: State
+    loss: LossName
+    clip_norm: float
+    graphs: GraphedPass | None = None  # in place of the module, on one GPU
+
+    def __call__(
+        self,
+        parts: Iterable[tuple[Samples, int]],
+        size: int,
+        requests: list[float],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> list[float] | None:
+        """The sum of the losses of ``size`` pairs and the summed requests; None if a number is not finite.
+
+        ``parts`` are this process's, each with how many of its pairs count. ``meanwhile`` is done while a GPU computes.
+        """
+        given = list(parts)
+        losses = [
+            self._backward(samples, count, size, is_last=number == len(given) - 1)
+            for number, (samples, count) in enumerate(given)
+        ]
+        clipped = self._clip()
+        numbers = Arriving([clipped, *losses])
+        is_early = self.ranks.world == 1 and can_step_unless(self.state.optimizer)
+        if is_early:  # the GPU need not wait for the CPU to learn the norm and to launch the step
+            step_unless(self.state.optimizer, ~numbers.are_finite())
+        meanwhile()
+        norm, *found = numbers.values()
+        local = sum(loss * count for loss, (_, count) in zip(found, given, strict=True))
+        summed = self.ranks.total(local, *requests)
+        if not isfinite(summed[0]) or not (isfinite(norm) or self._may_be_scaled_too_high()):
+            return None
+        if isfinite(norm):
+            if not is_early:
+                self.state.optimizer.step()
+            self._after_step()
+        self.state.optimizer.zero_grad(set_to_none=self.graphs is None)
+        self.state.schedule.after_update()
+        return summed
+
+    def _backward(self, samples: Samples, count: int, size: int, is_last: bool) -> Tensor:
+        """Add the gradient of a part; the mean of its losses."""
+        weight = count * self.ranks.world / size  # the gradients of the processes are averaged
+        scale = self.state.scale.value if self.state.scale else 1.0
+        try:
+            if self.graphs is not None:
+                loss = self.graphs(samples, weight * scale)
+                return loss.clone() if not is_last else loss
+            with self._silence(not is_last):
+                prediction = self.module(samples.u, samples.grid)
+                loss = LOSSES[self.loss](prediction, samples.z, samples.grid).mean()
+                self.ranks.fabric.backward(loss if weight * scale == 1 else loss * (weight * scale))
+        except (MemoryError, RuntimeError) as error:
+            if _is_out_of_memory(error):
+                raise _out_of_memory(samples, self.ranks.rank) from None
+            raise
+        return loss.detach()
+
+    def _silence(self, is_silent: bool) -> AbstractContextManager[None]:
+        """Processes need not exchange the gradients of all parts but the last."""
+        if is_silent and self.ranks.world > 1:
+            return self.ranks.fabric.no_backward_sync(self.module)  # type: ignore[arg-type]
+        return nullcontext()
+
+    def _clip(self) -> Tensor:
+        """The norm that the gradient had; it is clipped to ``clip_norm``."""
+        parameters = list(self.state.operator.parameters())
+        if self.state.scale:
+            unscale(parameters, self.state.scale.value)
+        norm: Tensor = torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm)
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+    def _may_be_scaled_too_high(self) -> bool:
+        return self.state.scale is not None and self.state.scale.overflow()
+
+    def _after_step(self) -> None:
+        if self.state.scale:
+            self.state.scale.success()
+        if self.state.average:
+            self.state.average.update()
+
+
+class Arriving:
+    """Numbers on their way from a device; asking for them waits for what was launched before, not for what is after."""
+
+    def __init__(self, numbers: list[Tensor]) -> None:
+        self._sent = torch.stack([number.detach().double() for number in numbers])
+        self._there: torch.cuda.Event | None = None
+        self._numbers = self._sent
+        if self._sent.device.type == "cuda":
+            self._numbers = torch.empty_like(self._sent, device="cpu", pin_memory=True)
+            self._numbers.copy_(self._sent, non_blocking=True)
+            self._there = torch.cuda.Event()
+            self._there.record()
+
+    def are_finite(self) -> Tensor:
+        """Whether all of them are, as the device knows it."""
+        return torch.isfinite(self._sent).all()
+
+    def values(self) -> list[float]:
+        """The numbers."""
+        if self._there is not None:
+            self._there.synchronize()
+        found: list[float] = self._numbers.tolist()
+        return found
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    # On a CPU torch says so in words, and CUDA does of a graph.
+    said = any(words in str(error) for words in ("allocate memory", "CUDA error: out of memory"))
+    return said or isinstance(error, MemoryError | torch.OutOfMemoryError)
+
+
+def _out_of_memory(samples: Samples, rank: int) -> ResourceError:
+    what = f"a batch of {len(samples)} pairs of {prod(samples.grid.shape)} points"
+    return ResourceError(
+        f"out of memory (rank {rank}) with {what}; raise training.accumulation, or lower training.batch_size"
+    )

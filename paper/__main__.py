@@ -1,0 +1,25 @@
+"""The paper's command line: python -m paper COMMAND, from a clone of the repository."""
+
+from __future__ import annotations
+
+from cyclopts import App
+
+from operformer import cli
+from paper.commands.experiments import experiments
+from paper.commands.reproduce import reproduce
+from paper.commands.results import record, report
+from paper.commands.shipping import ship
+from paper.commands.training import train
+
+app = App(
+    name="python -m paper",
+    help="The runs, tables and figures of Section 6 and Appendix C of the paper, made by operformer.",
+    result_action="return_value",
+    suppress_keyboard_interrupt=False,
+    help_epilogue="With --debug an error comes with its traceback.",
+)
+for command in (experiments, train, record, report, reproduce, ship):
+    app.command(command)
+
+if __name__ == "__main__":
+    cli.run(app)

@@ -1,0 +1,167 @@
+"""results/PROTOCOL/NAME[-seed-K].json: the record of a run at the paper's scale, small enough to be kept with the code.
+
+The format is that of results.json, without spectra. Errors of single samples have four digits, those in H1 are there
+for the training grid; of every grid and norm there is a summary. The samples that figures of Section 6 show are packed
+(pictures.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from operformer.errors import DataError, OperformerError, UsageError
+from operformer.files import read_json, write_bytes
+from operformer.runs import read_run
+from operformer.runs.experiment import parse
+from paper.pictures import pack, unpack
+from paper.protocol import PROTOCOLS, check_protocol
+from paper.record import VERSION, Measured, Record, record_from, record_of, record_values, rounded
+from paper.scales import Protocol
+from paper.studies import pictured_grids
+
+DIGITS = 4
+CLOSE = 1e-3  # a summary is that of errors of four digits
+Archive = dict[Protocol, dict[str, list[Record]]]  # the seeds of a run under its name
+_SUMMARY = {"median", "mean", "worst"}
+
+
+def record_run(folder: Path, protocol: Protocol) -> Record:
+    """What is kept of a run that was trained to its end and evaluated, if it follows the protocol."""
+    run = read_run(folder)
+    experiment, epochs = run.experiment, [line["epoch"] for line in run.metrics]
+    if experiment.training.epochs not in epochs:
+        raise DataError(f"{folder} is at epoch {max(epochs, default=0)} of {experiment.training.epochs}; train it on")
+    if "started" not in run.made:
+        raise DataError(f"{folder} does not say what it was trained with (made.json); train it again by a command")
+    changes = check_protocol(experiment, protocol)
+    return replace(record_of(run, pictured_grids(experiment.name)), protocol=protocol, changes=changes)
+
+
+def keep(record: Record, folder: Path, is_replaced: bool = False) -> Path:
+    """Put a record into the folder; another run's of the same name stays, unless it is to be replaced."""
+    path = folder / record.protocol / f"{file_name(record)}.json"
+    if path.exists() and not is_replaced and not _is_same(read_record(path), record):
+        raise UsageError(f"{path} is the record of another run; give --replace, or another training.seed")
+    text = _text(_values(record))
+    _record(json.loads(text), path)  # what could not be read is not written
+    write_bytes(path, text.encode())
+    return path
+
+
+def read_archive(folder: Path) -> Archive:
+    """All records of a folder, by protocol and by run, seeds in order."""
+    found: Archive = {protocol: {} for protocol in PROTOCOLS}
+    for protocol in PROTOCOLS:
+        for path in sorted((folder / protocol).glob("*.json")):
+            record = read_record(path)
+            if (record.protocol, file_name(record)) != (protocol, path.stem):
+                raise DataError(f"{path} holds {file_name(record)} of the protocol {record.protocol}; move it there")
+            found[protocol].setdefault(record.settings["name"], []).append(record)
+    return {p: {name: sorted(seeds, key=_seed) for name, seeds in found[p].items()} for p in PROTOCOLS}
+
+
+def is_archive(folder: Path) -> bool:
+    """Whether a folder is one of records."""
+    return any((folder / protocol).is_dir() for protocol in PROTOCOLS) and not (folder / "experiment.json").exists()
+
+
+def read_record(path: Path) -> Record:
+    """The record of a file, if it is whole, of this version, and as its protocol demands."""
+    return _record(read_json(path), path)
+
+
+def _record(values: Any, path: Path) -> Record:
+    try:
+        if values["version"] != VERSION:
+            raise ValueError(f"it is of version {values['version']}, not {VERSION}")
+        given = {key: value for key, value in values.items() if key != "version"}
+        record = record_from(given | {"measured": [_measured(one) for one in values["measured"]], "looks": {}})
+        record = replace(record, looks=unpack(values.get("looks", {})))
+        _check(record)
+        return record
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
+        reason = error if isinstance(error, OperformerError) else f"{type(error).__name__}: {error}"
+        raise DataError(f"{path} is no record of a run ({reason}); make it again: operformer record RUN") from None
+
+
+def file_name(record: Record) -> str:
+    """The run's name and, if it is not 0, the seed of its training."""
+    seed = _seed(record)
+    return f"{record.settings['name']}-seed-{seed}" if seed else str(record.settings["name"])
+
+
+def _seed(record: Record) -> int:
+    return int(record.settings["training"]["seed"])
+
+
+def _is_same(one: Record, other: Record) -> bool:
+    """Evaluated or recorded again: the same settings, started at the same time."""
+    plain = [json.loads(json.dumps(dict(record.settings))) for record in (one, other)]
+    return plain[0] == plain[1] and one.made["started"] == other.made["started"]
+
+
+def _values(record: Record) -> dict[str, Any]:
+    values = {"version": VERSION} | record_values(replace(record, looks={})) | {"looks": pack(record.looks)}
+    for one, there in zip(values["measured"], record.measured, strict=True):
+        one |= {"l2": asdict(there.l2), "h1": there.h1 and asdict(there.h1)}
+        for name in ("spectrum", "h1_summary"):
+            del one[name]
+        one["errors"] = rounded(there.errors, DIGITS)
+        one["h1_errors"] = rounded(there.h1_errors, DIGITS) if there.label == "1x" else []
+    if values["rollout"]:
+        values["rollout"] = rounded(values["rollout"], DIGITS) | {"spectrum": None}
+    return values
+
+
+def _measured(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a grid as `record_from` takes them, after the summary was compared with the errors."""
+    kept = {key: value for key, value in values.items() if key not in ("l2", "h1")}
+    there = Measured(kept["label"], kept["points"], tuple(kept["errors"]), tuple(kept["h1_errors"]))
+    if not all(isinstance(e, int | float) and isfinite(e) and e >= 0 for e in (*there.errors, *there.h1_errors)):
+        raise ValueError(f"an error on the grid {there.label} is no number")
+    for name, found in (("l2", there.l2), ("h1", there.h1)):
+        said = values[name]
+        if said is not None and said.keys() != _SUMMARY:
+            raise ValueError(f"the summary {name} on the grid {there.label} is not of {', '.join(sorted(_SUMMARY))}")
+        for key in _SUMMARY if found else ():
+            if abs(said[key] - getattr(found, key)) > CLOSE * said[key]:
+                raise ValueError(f"the {key} of {name} on the grid {there.label} is not that of its samples")
+    return kept | {"spectrum": None, "h1_summary": values["h1"]}
+
+
+def _check(record: Record) -> None:
+    experiment = parse(record.settings)
+    if record.protocol not in PROTOCOLS:
+        raise ValueError(f"protocol is {record.protocol!r}, not {' or '.join(PROTOCOLS)}")
+    found = check_protocol(experiment, record.protocol)
+    if json.loads(json.dumps(found)) != record.changes:
+        raise ValueError("its list of changes is not that of its settings")
+    if any(len(there.errors) != experiment.data.test for there in (record.trained, *record.measured)):
+        raise ValueError(f"there are not errors of {experiment.data.test} test samples")
+    for label, (median, worst) in record.looks.items():
+        _check_samples(record.on(label), median.error, worst.error)
+    for name in ("started", "commit", "is_clean", "device", "torch"):
+        record.made[name]
+    for name in ("data", "evaluation"):
+        float(record.clock[name])
+    float(record.seconds), int(record.parameters), int(record.operations)
+
+
+def _check_samples(there: Measured | None, median: float, worst: float) -> None:
+    """That pictures of such errors are of samples that were measured there."""
+    if there is None:
+        raise ValueError("there are pictures of a grid without errors")
+    if abs(worst - there.l2.worst) > CLOSE * worst or min(abs(e - median) for e in there.errors) > CLOSE * median:
+        raise ValueError(f"the pictures on the grid {there.label} are of no sample there")
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    """JSON with a line for each setting and one for each list of numbers."""
+    text = json.dumps(values, indent=1, allow_nan=False)
+    return re.sub(r"\[[^\[\]{}]*\]", lambda found: re.sub(r"\n *", "", found[0]), text) + "\n"

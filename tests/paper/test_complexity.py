@@ -1,0 +1,134 @@
+"""The formulas of Appendix C against the modules themselves and torch's own counter of operations."""
+
+from math import prod
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from operformer import FANO, TNO, Grid, ViTNO
+from paper import complexity
+from paper.complexity import Setting
+
+PAPER = Setting(in_channels=1, out_channels=1, dim=2, n_modes=(12, 12), n_patches=(13, 13))
+
+
+def make(name, s, n_heads=1):
+    widths = {"hidden_channels": s.hidden_channels, "n_layers": s.n_layers, "n_heads": n_heads}
+    if name == "TNO":
+        return TNO(s.dim, s.in_channels, s.out_channels, **widths)
+    kind = {"ViTNO": ViTNO, "FANO": FANO}[name]
+    return kind(s.n_patches, s.n_modes, s.in_channels, s.out_channels, **widths)
+
+
+def formula(what, name):
+    return getattr(complexity, f"{what}_{name.lower()}")
+
+
+def count(operator, grid, batch=1):
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        operator(torch.ones(batch, operator.in_channels, *grid.shape), grid)
+    return counter.get_total_flops()
+
+
+# Parameters
+
+
+@pytest.mark.parametrize("name", ["TNO", "ViTNO", "FANO"])
+@pytest.mark.parametrize(
+    "s",
+    [
+        Setting(3, 2, 1, 10, (4,), (5,), 1),
+        Setting(1, 2, 2, 6, (2, 3), (2, 1), 3),
+        Setting(2, 5, 3, 4, (2, 1, 3), (1, 2, 1), 2),
+    ],
+    ids=["1d", "2d", "3d"],
+)
+def test_parameters_and_biases_are_all_there_is(name, s):
+    total = sum(p.numel() for p in make(name, s).parameters())
+    assert total == formula("parameters", name)(s) + complexity.bias_parameters(s, name)
+
+
+def test_parameters_by_hand():
+    """d_u = 1, d_z = 2, d = 2, d_model = 3, two layers, k_max = 3 * 5 = 15."""
+    s = Setting(1, 2, 2, 3, (2, 3), (2, 2), 2)
+    assert s.k_max == 15
+    assert s.patches == 4
+    assert complexity.parameters_tno(s) == 9 + 6 + 2 * (54 + 6)
+    assert complexity.parameters_vitno(s) == 9 * 15 + 6 + 2 * (54 + 6)
+    assert complexity.parameters_fano(s) == 9 + 6 + 2 * (27 * 15 + 27 + 6)
+
+
+def test_parameters_of_the_paper():
+    """Table of Section 6.2: TNO 5.98e5 with biases, FNO 5.70e6 and AFNO 1.10e6 with what the formulas leave out."""
+    assert complexity.parameters_tno(PAPER) + complexity.bias_parameters(PAPER, "TNO") == 598145
+    assert complexity.parameters_fno(PAPER) == pytest.approx(5.70e6, rel=0.03)
+    assert complexity.parameters_afno(PAPER, 64 * 64) == pytest.approx(1.10e6, rel=0.03)
+    # by hand: 3 * 128 + 2 * 128^2 + 128 + 4 (128^2 * 12 * 7 + 128^2), and 3 * 128 + 4096 * 128 + 128 + 4 * 8.5 * 128^2
+    assert complexity.parameters_fno(PAPER) == 384 + 32768 + 128 + 4 * 85 * 16384
+    assert complexity.parameters_afno(PAPER, 4096) == 384 + 524288 + 128 + 34 * 16384
+
+
+# Costs
+
+
+@pytest.mark.parametrize(
+    ("s", "points"),
+    [
+        (Setting(3, 2, 1, 8, (3,), (5,), 1), (7,)),
+        (Setting(1, 2, 2, 6, (3, 3), (2, 3), 3), (5, 5)),
+        (Setting(1, 2, 2, 6, (2, 3), (2, 3), 3), (6, 6)),
+        (Setting(2, 1, 3, 4, (2, 2, 2), (1, 2, 1), 2), (3, 3, 3)),
+        (Setting(2, 1, 3, 4, (1, 2, 3), (1, 2, 1), 2), (5, 5, 5)),
+        (Setting(1, 2, 2, 6, (3, 3), (1, 1), 3), (7, 7)),
+    ],
+    ids=str,
+)
+def test_torch_counts_the_products_of_a_fano_in_coefficients(s, points):
+    grid = Grid.uniform([n * p for n, p in zip(points, s.n_patches, strict=True)], kind="cells")
+    cost = complexity.cost_fano_in_coefficients(s, prod(grid.shape))
+    assert count(make("FANO", s, n_heads=2), grid, batch=3) == pytest.approx(3 * cost, rel=1e-12)
+
+
+def test_a_layer_of_vitno_costs_what_the_table_says_and_the_other_product_of_attention():
+    """8 d^2 N + 2 d N P + 4 d^2 N, and 2 d N P for the average."""
+    shape, layers = (10, 12), []
+    for n_layers in (1, 2):
+        s = Setting(1, 1, 2, 6, (2, 2), (2, 3), n_layers)
+        table = complexity.cost_vitno(s, 120)
+        layers.append((count(make("ViTNO", s), Grid.uniform(shape, kind="cells")), table))
+    counted, table = (layers[1][i] - layers[0][i] for i in range(2))
+    assert counted == table + 2 * 6 * 120 * 6
+
+
+def test_a_layer_of_tno_costs_what_the_table_says_and_the_other_product_of_attention():
+    """8 d^2 N + 2 N^2 d + 4 d^2 N by the table; the counter sees attention in the plain kernel only."""
+    s = [Setting(2, 3, 1, 8, n_layers=n_layers) for n_layers in (1, 2)]
+    ends = 2 * 11 * (2 + 1) * 8 + 2 * 11 * 8 * 3
+    assert complexity.cost_tno(s[0], 11) == ends + 12 * 64 * 11 + 2 * 11**2 * 8
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        counted = [count(make("TNO", setting), Grid.uniform(11)) for setting in s]
+    # Both products; on a GPU the key has log w as one more channel, nine that are padded to 16.
+    assert counted[1] - counted[0] == 12 * 64 * 11 + 2 * 2 * 11**2 * 8
+    assert counted[0] == ends + counted[1] - counted[0]
+
+
+def test_costs_by_hand():
+    """N = 64 points, log2 sqrt(64) = 3, in P = 4 patches, log2 sqrt(16) = 2; d_model = 3."""
+    s = Setting(1, 2, 2, 3, (2, 2), (2, 2), 1)  # d_u + d = 3, d_z = 2, k_max = 9
+    lift = 6 * 15 * 64 * 2 / 2 + 4 * 9 * 3 * 5
+    assert complexity.cost_vitno(s, 64) == lift + 2 * 64 * 3 * 2 + 12 * 9 * 64 + 2 * 3 * 64 * 4
+    ends = 2 * 64 * 3 * 3 + 2 * 64 * 3 * 2
+    layer = 45 * 3 * 64 * 2 + 3 * 9 * 4 * 15 + 6 * 64 * 9 + 2 * 3 * 64 * 4
+    assert complexity.cost_fano(s, 64) == ends + layer
+    fno = 2 * 64 * (3 + 6) * 128 + 2 * 64 * 128 * 2 + 4 * (15 * 3 * 64 * 3 + 4 * 15 + 2 * 64 * 9)
+    assert complexity.cost_fno(s, 64) == fno
+    afno = ends + 4 * (16 * 9 * 64 + 15 * 64 * 3 * 3 + 6 * 64 * (18 / 8 - 3))
+    assert complexity.cost_afno(s, 64) == pytest.approx(afno)
+
+
+def test_coefficients_are_cheaper_at_the_sizes_of_the_paper():
+    s = Setting(1, 1, 2, 128, (9, 9), (13, 13), 6)
+    ratio = complexity.cost_fano(s, 416**2) / complexity.cost_fano_in_coefficients(s, 416**2)
+    print(f"table / coefficients at 416 x 416: {ratio:.2f}")
+    assert ratio > 1

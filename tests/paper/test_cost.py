@@ -1,0 +1,71 @@
+"""Costs by hand and by torch's own counter."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from operformer.operators.baselines import GalerkinTransformer
+from paper.complexity import Setting
+from paper.cost import SHARE, cost_galerkin, cost_of, machine_rate
+from paper.lookup import find_run
+
+D = 128
+
+
+def test_a_tno_by_hand():
+    n = 64 * 64
+    cost = cost_of(find_run("darcy-64-tno", "paper"))
+    table = 2 * n * 3 * D + 2 * n * D + 6 * (8 * D**2 * n + 2 * n**2 * D + 4 * D**2 * n)
+    assert cost.evaluation == table
+    both = table + 6 * 2 * n**2 * D  # scores and averages
+    assert cost.training == 3 * 3600 * 80 * both
+    assert cost.seconds(1e12) == pytest.approx(3 * 3600 * 80 * both / 1e12)
+    assert cost.parameters == 598_145
+
+
+def test_problems_in_time_have_both_ends():
+    n = 201
+    cost = cost_of(find_run("lorenz-y", "paper"))
+    assert cost.evaluation == 2 * n * 2 * D + 2 * n * D + 6 * (8 * D**2 * n + 2 * n**2 * D + 4 * D**2 * n)
+
+
+def test_the_plain_transformer_costs_as_much():
+    one, other = (cost_of(find_run(name)) for name in ("lorenz-y", "lorenz-y-transformer"))
+    assert one == other
+
+
+@pytest.mark.parametrize("name", ["kolmogorov-416-fano", "darcy-416-fno", "piecewise-416-vitno", "darcy-416-afno"])
+def test_a_wider_operator_costs_more(name):
+    study = name if not name.startswith("darcy") else name.replace("darcy", "piecewise")
+    costs = [cost_of(find_run(f"{study}-width-{width}", "paper")) for width in (32, 64, 96)]
+    costs.append(cost_of(find_run(study, "paper")))
+    for key in ("parameters", "evaluation", "training"):
+        values = [getattr(cost, key) for cost in costs]
+        assert values == sorted(values)
+        assert values[-1] > 2 * values[0]
+
+
+@pytest.mark.parametrize("name", ["darcy-416-fano", "darcy-416-vitno"])
+def test_the_training_of_patched_operators_counts_what_torch_counts(name):
+    """One evaluation at smoke scale, less the last layer, which Appendix C leaves out, too."""
+    experiment = find_run(name, "smoke", ["operator.final_modes=0"])
+    operator = experiment.make_operator().eval()
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        operator(torch.zeros(1, 1, 48, 48), experiment.problem.grid(48))
+    counted = 3 * 160 * 10 * counter.get_total_flops()
+    assert cost_of(experiment).training == pytest.approx(counted, rel=0.15)  # transforms of ViTNO are counted as FFTs
+
+
+def test_the_galerkin_transformer_counts_what_torch_counts():
+    operator = GalerkinTransformer(2, 3, 5, hidden_channels=14, n_layers=2, n_heads=7)
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter:
+        operator(torch.zeros(1, 3, 11, 13))
+    s = Setting(3, 5, 2, 14, n_layers=2)
+    assert cost_galerkin(s, 11 * 13, 7) == counter.get_total_flops()
+
+
+def test_the_rate_of_this_machine_is_one():
+    rate = machine_rate(size=64)
+    assert 1e6 < rate / SHARE < 1e15

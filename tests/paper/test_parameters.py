@@ -1,0 +1,86 @@
+"""Parameters by lines against the modules themselves, against Appendix C and against the paper's table."""
+
+import pytest
+import torch
+
+from paper.lookup import find_run as find_experiment
+from paper.section6 import EXPERIMENTS
+from paper.complexity import Setting, bias_parameters
+from paper.parameters import FORMULA, PRINTED, formula_parameters, parameter_lines, parameters_of
+
+NAMED = [pytest.param(e, id=f"{name}-{scale}") for name, both in EXPERIMENTS.items() for scale, e in both.items()]
+ONE_PATCH = find_experiment("kolmogorov-416-fano", "smoke", ["operator.n_patches=[1,1]"])
+NAMED.append(pytest.param(ONE_PATCH, id="one patch"))
+
+
+@pytest.mark.parametrize("experiment", NAMED)
+def test_lines_add_up_to_the_module(experiment, need_neuralop):
+    if experiment.operator["name"] == "FNO":
+        need_neuralop()
+    with torch.device("meta"):
+        operator = experiment.make_operator()
+    pairs = sum(p.numel() for p in operator.spectral) if experiment.operator["name"] == "FNO" else 0
+    found = sum(p.numel() for p in operator.parameters()) - pairs // 2  # a complex number counts once
+    assert found == sum(line.count for line in parameter_lines(experiment)) == parameters_of(experiment)
+
+
+# Appendix C at the paper's settings with d = 2, d_u = d_z = 1, by hand.
+D = 128
+FORMULAS = {
+    "darcy-64-tno": 3 * D + D + 6 * (6 * D**2 + 2 * D),
+    "darcy-64-fno": 3 * 128 + 2 * 128 * D + 128 + 4 * (D**2 * 12 * 7 + D**2),
+    "darcy-64-afno": 3 * D + 64 * 64 * D + D + 4 * 8 * D**2 + 4 * 4 * D**2 // 8,
+    "darcy-416-afno": 3 * D + 416 * 416 * D + D + 4 * 8 * D**2 + 4 * 4 * D**2 // 8,
+    "darcy-416-vitno": 3 * D * 23**2 + D + 6 * (6 * D**2 + 2 * D),
+    "darcy-416-fano": 3 * D + D + 6 * (3 * D**2 * 17**2 + 3 * D**2 + 2 * D),
+    "kolmogorov-416-fano-width-32": 3 * 32 + 32 + 6 * (3 * 32**2 * 17**2 + 3 * 32**2 + 2 * 32),
+    "piecewise-416-vitno-width-96": 3 * 96 * 23**2 + 96 + 6 * (6 * 96**2 + 2 * 96),
+    "lorenz-y": 2 * D + D + 6 * (6 * D**2 + 2 * D),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_the_first_line_is_appendix_c(name):
+    experiment = find_experiment(name, "paper")
+    assert parameter_lines(experiment)[0].what == FORMULA
+    assert formula_parameters(experiment) == FORMULAS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "setting", "last"),
+    [
+        ("darcy-64-tno", "TNO", Setting(1, 1, 2, 128), 0),
+        ("darcy-416-vitno", "ViTNO", Setting(1, 1, 2, 128), 127**2),
+        ("kolmogorov-416-fano-width-64", "FANO", Setting(1, 1, 2, 64), 127**2),
+        ("lorenz-yz-invariant", "TNO", Setting(3, 2, 1, 128), 0),
+    ],
+)
+def test_the_other_lines_are_the_biases_that_complexity_explains(name, kind, setting, last):
+    rest = sum(line.count for line in parameter_lines(find_experiment(name, "paper"))[1:])
+    assert rest == bias_parameters(setting, kind) + last
+
+
+def test_what_the_paper_prints():
+    """To all digits for TNO and the Galerkin transformer of six layers; DESIGN.md says what is known of the others."""
+    found = {name: parameters_of(find_experiment(name, "paper")) for name in PRINTED}
+    assert found == {
+        "darcy-64-tno": 598_145,
+        "darcy-64-fno": 5_705_089,
+        "darcy-64-afno": 1_088_640,
+        "darcy-64-galerkin": 403_073,
+        "darcy-64-galerkin-layers-6": 604_289,
+    }
+    assert [f"{PRINTED[name]:.2e}" for name in PRINTED] == ["5.98e+05", "5.70e+06", "1.10e+06", "6.04e+05", "6.04e+05"]
+    for name in ("darcy-64-tno", "darcy-64-galerkin-layers-6"):
+        assert f"{found[name]:.2e}" == f"{PRINTED[name]:.2e}"
+    for name in ("darcy-64-fno", "darcy-64-afno"):
+        assert abs(found[name] / PRINTED[name] - 1) < 0.011
+
+
+def test_the_galerkin_transformer_has_no_formula():
+    assert formula_parameters(find_experiment("darcy-64-galerkin")) is None
+
+
+def test_the_second_lift_is_a_line():
+    lines = {line.what: line.count for line in parameter_lines(find_experiment("lorenz-yz", "paper"))}
+    assert lines["the second lift"] == ((1 + 1) * D + D + (3 + 1) * D + D) - ((3 + 1) * D + D)

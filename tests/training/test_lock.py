@@ -1,0 +1,54 @@
+"""One process in a folder at a time; a lock ends with its process, however that ends."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from operformer.errors import ResourceError
+from operformer.training.lock import holder, locked
+
+HOLD = "import sys; from pathlib import Path; from operformer.training.lock import locked\n" + (
+    "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+)
+
+
+@pytest.fixture
+def other(tmp_path):
+    """Another process that holds the folder."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdin=-1, stdout=-1, text=True)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_another_process_is_kept_out_with_a_line_that_names_the_holder(tmp_path, other):
+    with pytest.raises(ResourceError, match=f"is being trained by process {other.pid} on ") as caught, locked(tmp_path):
+        pass
+    assert str(tmp_path) in str(caught.value)
+    assert holder(tmp_path).startswith(f"process {other.pid} on ")
+
+
+def test_a_lock_ends_with_a_process_that_is_killed(tmp_path, other):
+    other.kill()
+    other.wait()
+    assert holder(tmp_path) is None
+    with locked(tmp_path):
+        pass
+
+
+def test_a_lock_inside_a_lock_is_the_same_lock(tmp_path):
+    descriptors = len(os.listdir("/dev/fd"))
+    with locked(tmp_path), locked(tmp_path / "x" / ".."):
+        assert holder(tmp_path).startswith(f"process {os.getpid()} on ")
+    assert holder(tmp_path) is None
+    assert len(os.listdir("/dev/fd")) == descriptors
+
+
+def test_a_folder_that_cannot_be_written_is_a_resource_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResourceError, match="cannot write"), locked(tmp_path / "file" / "below"):
+        pass
+    assert holder(tmp_path / "nowhere") is None
