@@ -95,8 +95,8 @@ def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[s
     import torch
 
     from operformer.data.manifest import MANIFEST
-    from operformer.data.store import open_pairs
     from operformer.data.reading import read_inputs
+    from operformer.data.store import open_pairs
 
     if (path / MANIFEST).is_file():
         pairs = open_pairs(path)

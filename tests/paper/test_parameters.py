@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from paper.lookup import find_run as find_experiment
-from paper.section6 import EXPERIMENTS
 from paper.complexity import Setting, bias_parameters
+from paper.lookup import find_run as find_experiment
 from paper.parameters import FORMULA, PRINTED, formula_parameters, parameter_lines, parameters_of
+from paper.section6 import EXPERIMENTS
 
 NAMED = [pytest.param(e, id=f"{name}-{scale}") for name, both in EXPERIMENTS.items() for scale, e in both.items()]
 ONE_PATCH = find_experiment("kolmogorov-416-fano", "smoke", ["operator.n_patches=[1,1]"])

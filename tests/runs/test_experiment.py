@@ -5,8 +5,8 @@ import torch
 
 from operformer.errors import UsageError
 from operformer.runs import parse
-from paper.lookup import find_run as find_experiment
 from paper.line import as_plain_transformer
+from paper.lookup import find_run as find_experiment
 
 
 def test_the_first_weights_follow_from_the_seed_alone():

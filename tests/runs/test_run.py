@@ -16,11 +16,11 @@ from operformer.errors import DataError, DivergedError, ResourceError, UsageErro
 from operformer.learning import training
 from operformer.problems import ControlledODE, Kolmogorov, Lorenz63
 from operformer.runs import evaluate_run, evaluation_grids, read_experiment, read_run, train_run
-from paper.lookup import find_run as find_experiment
 from operformer.runs.gallery import read_gallery
 from operformer.runs.report.page import write_page
 from operformer.sharing.card import card
 from operformer.training.metrics import read_metrics
+from paper.lookup import find_run as find_experiment
 
 SMALL = [
     "data.train=13", "data.validation=3", "data.test=5", "data.resolution=8", "data.seed=7",

@@ -7,9 +7,9 @@ import pytest
 
 from operformer.evaluation.errors import Curves, Evaluation
 from operformer.runs import Run
-from paper.section6 import EXPERIMENTS
-from paper.line import as_plain_transformer
 from operformer.runs.report.explorer import Exhibit, Shown
+from paper.line import as_plain_transformer
+from paper.section6 import EXPERIMENTS
 
 LABELS = {"0.5x": 6, "1x": 11, "2x": 21, "irregular": 9, "graded": 11}
 

@@ -5,8 +5,8 @@ import pytest
 
 from operformer.errors import DataError
 from operformer.runs import evaluate_run, read_run, train_run
-from paper.lookup import find_run as find_experiment
 from operformer.runs.report.explorer import exhibits_of
+from paper.lookup import find_run as find_experiment
 
 LESS = ["data.train=4", "data.validation=1", "data.test=3", "data.resolution=12", "training.epochs=1",
         "operator.hidden_channels=8", "operator.n_layers=1", "operator.n_heads=2"]  # fmt: skip
