@@ -8,11 +8,12 @@ from torch import nn
 
 from operformer import FANO, TNO, Grid, Transformer, UniversalTNO, ViTNO
 from operformer.errors import UsageError
-from operformer.evaluation.certificate import UniformOnly, certify
+from operformer.evaluation.certificate import certify
 from operformer.evaluation.probes import domain_of, kind_for, problem_probes, resolution_for, smooth_probes
 from operformer.operators.baselines import AFNO, GalerkinTransformer
 from operformer.operators.codomain import CodomainNO
 from operformer.problems import ControlledODE
+from operformer.sharing.neuralop import UniformOnly
 from operformer.training.loop import Training, train
 
 NAMES = ["refine", "coarsen", "permute", "graded", "scattered"]
