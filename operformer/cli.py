@@ -47,8 +47,9 @@ app = App(
     help_epilogue="With --debug an error comes with its traceback.",
 )
 for title, commands in GROUPS.items():
+    group = Group.create_ordered(title)
     for command in commands:
-        app.command(command, name=command.__name__.rstrip("_"), group=Group.create_ordered(title))
+        app.command(command, name=command.__name__.rstrip("_"), group=group)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

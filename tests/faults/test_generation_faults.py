@@ -273,7 +273,7 @@ def test_a_set_four_times_larger_than_the_memory_is_trained_on(tmp_path):
     generate(Waves(), Draw(4 * LIMIT // pair + 1, 64, per_shard=1024), tmp_path)
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert size > 4 * LIMIT
-    command = [sys.executable, Path(__file__).with_name("limited.py"), tmp_path, str(LIMIT)]
+    command = [sys.executable, Path(__file__).parents[1] / "helpers" / "limited.py", tmp_path, str(LIMIT)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     pipes = {"capture_output": True, "text": True, "env": environment, "check": False}
     loaded = subprocess.run([*command, "load"], **pipes)

@@ -37,7 +37,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def script(tmp_path):
     path = tmp_path / "script.py"
-    path.write_text(SCRIPT.format(epochs=EPOCHS, tests=str(Path(__file__).parent.parent / "reproduction")))
+    path.write_text(SCRIPT.format(epochs=EPOCHS, tests=str(Path(__file__).parents[1] / "helpers")))
     return [sys.executable, str(path)]
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from operformer.errors import DataError
-from operformer.learning import provenance
+from operformer.runs import provenance
 from operformer.runs.provenance import note_seconds, read_provenance, read_seconds, write_provenance
 
 

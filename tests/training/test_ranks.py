@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import operformer
 
-SCRIPT = Path(__file__).with_name("rank_script.py")
+SCRIPT = Path(__file__).parents[1] / "helpers" / "rank_script.py"
 KINDS = ("TNO", "ViTNO", "FANO", "FNO")
 
 
