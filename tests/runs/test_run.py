@@ -13,9 +13,8 @@ from operformer.data.generation import Draw, generate
 from operformer.data.importing import store
 from operformer.domain import Grid, Samples, h1_norm, l2_norm
 from operformer.errors import DataError, DivergedError, ResourceError, UsageError
-from operformer.runs import training
 from operformer.problems import ControlledODE, Kolmogorov, Lorenz63
-from operformer.runs import evaluate_run, evaluation_grids, read_experiment, read_run, train_run
+from operformer.runs import evaluate_run, evaluation_grids, read_experiment, read_run, train_run, training
 from operformer.runs.gallery import read_gallery
 from operformer.runs.report.page import write_page
 from operformer.sharing.card import card
