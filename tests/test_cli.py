@@ -18,7 +18,7 @@ SMALL = [
     "operator.hidden_channels=6", "operator.n_layers=1", "operator.n_heads=2",
     "training.epochs=2", "training.batch_size=5", "training.device=cpu",
 ]  # fmt: skip
-TRAIN = ["train", "controlled-ode", *SMALL]
+TRAIN = ["train", "lorenz-y", *SMALL]
 COMMAND = [sys.executable, "-m", "operformer.cli"]
 # In the background a shell has its commands ignore SIGINT; this Python listens again before it becomes the command.
 LISTEN = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, sys.argv[1:])"
@@ -143,7 +143,7 @@ def test_an_error_is_one_line_and_its_code(call, tmp_path, monkeypatch, argument
 
 
 COMMANDS = {
-    "demo": [], "train": ["controlled-ode"], "status": ["x"], "evaluate": ["x"], "certify": ["x"], "report": ["x"],
+    "demo": [], "train": ["lorenz-y"], "status": ["x"], "evaluate": ["x"], "certify": ["x"], "report": ["x"],
     "calibrate": ["x"], "doctor": [], "inspect": ["x"], "experiments": [], "reproduce": ["all"], "card": ["x"],
     "record": ["x", "--protocol", "best"], "ship": ["x", "--name", "y"], "models": [],
     "predict": ["x", "y", "--out", "z.npz"], "export": ["x", "x.pt2"],

@@ -29,7 +29,7 @@ SMALL = [
 POINTS = {"0.5x": 5, "0.75x": 7, "1x": 9, "1.5x": 13, "2x": 17, "irregular": 7, "graded": 9}
 
 
-def small(*overrides, name="controlled-ode"):
+def small(*overrides, name="lorenz-y"):
     return find_experiment(name, "smoke", [*SMALL, *overrides])
 
 
@@ -301,7 +301,7 @@ DARCY = [
 
 
 def darcy(*overrides):
-    return find_experiment("controlled-ode", "smoke", [*DARCY, *SMALL, *overrides])
+    return find_experiment("lorenz-y", "smoke", [*DARCY, *SMALL, *overrides])
 
 
 def test_a_run_in_two_dimensions_is_trained_evaluated_and_read(tmp_path):
@@ -430,7 +430,7 @@ def own(folder, *overrides, shape=(8, 10), kind="cells"):
     u = numbers + torch.sin(3 * numbers * grid.points[..., 0] + grid.points[..., 1]).reshape(24, 1, *shape)
     store(Samples(u, u.cumsum(-1), grid), folder, "mine", {"file": "mine"})
     imported = ["problem.name=Imported", f"problem.folder={folder}"]
-    return find_experiment("controlled-ode", "smoke", [*DARCY, *SMALL, *imported, *overrides])
+    return find_experiment("lorenz-y", "smoke", [*DARCY, *SMALL, *imported, *overrides])
 
 
 def test_an_imported_set_is_trained_evaluated_and_reported(tmp_path):

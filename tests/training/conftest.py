@@ -26,7 +26,7 @@ def make_operator():
 
     def make(seed=0, dtype=torch.float32, hidden_channels=6, n_layers=1):
         torch.manual_seed(seed)
-        return TNO(1, 1, 1, hidden_channels, n_layers, n_heads=2).to(dtype)
+        return TNO(1, 1, 1, hidden_channels, n_layers=n_layers, n_heads=2).to(dtype)
 
     return make
 
