@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from operformer import FANO, TNO, Grid, Transformer, UniversalTNO, ViTNO
+from operformer import FANO, TNO, Grid, Resampled, SpectralOperator, Transformer, UniversalTNO, ViTNO
 from operformer.errors import UsageError
 from operformer.evaluation.certificate import certify
 from operformer.evaluation.probes import problem_probes, resolution_for, smooth_probes

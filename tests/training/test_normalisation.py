@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from operformer import FANO, TNO, Grid, ViTNO
+from operformer import FANO, TNO, Grid, Increment, ViTNO
 from operformer.domain import Samples
 from operformer.domain.samples import check_samples, split
 from operformer.errors import DataError, UsageError
