@@ -16,8 +16,7 @@ import torch
 from written_out import as_literal_fno
 
 from operformer import Grid
-from operformer.operators.baselines.fno import FNO, spectral_convolution
-from operformer.operators.baselines.half_spectrum import make_half_spectrum
+from operformer.operators.baselines.fno import FNO, make_half_spectrum, spectral_convolution
 
 
 def neuralops_layer(operator, v):

@@ -36,12 +36,11 @@ from operformer.domain.quadrature import h1_norm
 from operformer.evaluation.loss import relative_h1
 from operformer.operators.attention import MultiHeadAttention
 from operformer.operators.baselines import AFNO, FNO
-from operformer.operators.compiling import compiled
-from operformer.operators.graphed import Graphed
+from operformer.operators.production import Graphed, compiled
 from operformer.problems import Darcy
 from operformer.runs.provenance import provenance
-from operformer.training.graphed import GraphedPass
 from operformer.training.normalisation import fit_normalisation
+from operformer.training.update import GraphedPass
 
 # Dense peak rates of one H200: operations per second in float32 and TF32 and half precision; bytes per second.
 PEAK = {"full": 67e12, "tf32": 495e12, "fp16": 495e12}

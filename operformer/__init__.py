@@ -64,7 +64,7 @@ _HOMES = {
     "sharing.hub": ("from_pretrained", "push_to_hub"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = sorted(_HOME)  # noqa: PLE0605
+__all__ = sorted(_HOME)
 _PACKAGES = ("data", "domain", "errors", "evaluation", "operators", "problems", "runs", "sharing", "training")
 
 

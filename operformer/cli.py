@@ -16,14 +16,13 @@ from typing import Any, NoReturn
 from cyclopts import App, CycloptsError, Group, UnknownOptionError, UnusedCliTokensError
 
 from operformer import __version__
-from operformer.commands.calibration import calibrate
-from operformer.commands.certificate import certify
 from operformer.commands.console import console
 from operformer.commands.data import generate, import_, inspect
 from operformer.commands.doctor import doctor
 from operformer.commands.predict import predict
 from operformer.commands.runs import demo, evaluate, report, status, train
 from operformer.commands.sharing import card, export, models
+from operformer.commands.trust import calibrate, certify
 from operformer.errors import OperformerError, TerminatedError
 
 STOPPED = "stopped; what was finished is kept, and the same command goes on from there"

@@ -30,6 +30,13 @@ def construct(make: Callable[..., T], values: Mapping[str, Any], where: str, **f
     return make(**converted, **fixed)
 
 
+def check_fields(value: Any, where: str) -> None:
+    """Refuse fields of a dataclass that have another type than it says, or a name that is not among its choices."""
+    hints = _hints(type(value))  # type: ignore[arg-type]
+    for name in value.__dataclass_fields__:
+        _convert(getattr(value, name), hints[name], f"{where}.{name}")
+
+
 @cache  # half of the time of a check is reading annotations
 def _hints(make: Callable[..., Any]) -> Mapping[str, Any]:
     return get_type_hints(getattr(make, "__init__", make) if inspect.isclass(make) else make)

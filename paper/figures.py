@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from matplotlib.figure import Figure
 
 from operformer.evaluation.spectra import ErrorSpectrum
-from operformer.runs.report.figures.resolution import Line, Panel, resolution_panels
+from operformer.runs.report.figures.curves import Line, Panel, resolution_panels
 from operformer.runs.report.figures.samples import pair_figure
 from paper.growth_figure import growth_figure
 from paper.record import Record, Results, operator_name, problem_name

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from operformer.problems.catalogue import LAWS
-from operformer.runs.experiment import Data, Experiment
-from operformer.runs.lookup import find_experiment
+from operformer.runs.experiment import Data, Experiment, find_experiment
 from operformer.training.recipe import Training
 from paper.scales import Scales
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from operformer.errors import UsageError
-from operformer.runs.experiment import Experiment
-from operformer.runs.lookup import changed, find_experiment
+from operformer.runs.experiment import Experiment, changed, find_experiment
 from operformer.settings import choose
 from paper.recipes import OTHERS, recipe
 from paper.scales import Protocol, Scale

@@ -15,8 +15,7 @@ from operformer import TNO
 from operformer.errors import OperformerError
 from operformer.runs.experiment import parse
 from operformer.training.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
-from operformer.training.ema import WeightAverage
-from operformer.training.optimizer import make_optimizer
+from operformer.training.optimizer import WeightAverage, make_optimizer
 from operformer.training.schedule import Cosine
 from paper.lookup import find_run as find_experiment
 from paper.section6 import EXPERIMENTS

@@ -159,7 +159,7 @@ def inspect(path: Path, *, u: Names = (), z: Names = (), layout: str | None = No
     from operformer.data.reading import read
     from operformer.data.store import open_pairs
     from operformer.data.summary import summarise
-    from operformer.runs.report.thumbnails import write_thumbnails
+    from operformer.runs.report.encoding import write_thumbnails
 
     if (path / MANIFEST).is_file():
         stored = open_pairs(path)

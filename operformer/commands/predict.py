@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from operformer.commands.certificate import Sizes
 from operformer.commands.console import console
 from operformer.commands.data import Names, Numbers, box_of, refuse_unfinished
+from operformer.commands.trust import Sizes
 from operformer.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:

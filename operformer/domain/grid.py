@@ -26,11 +26,26 @@ Kind = Literal["nodes", "cells", "periodic", "rectilinear", "scattered", "ragged
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Grid:
-    """Points x_i in a box D and non-negative weights w_i, so that sum_i w_i u(x_i) stands for the integral of u over D.
+    """Points x_i in a box D and weights w_i >= 0: sum_i w_i u(x_i) is a quadrature of the integral of u over D.
 
     Make one with `Grid.uniform`, `Grid.rectilinear` or `Grid.scattered`, or with `Grid.ragged` for a batch of functions
-    that are each known on points of their own. ``axes`` and ``axis_weights`` hold the factors of a tensor product;
-    scattered points have none. ``has_equal_weights`` is known without looking at the values.
+    that are each known on points of their own. A grid is a frozen value. Keep the object and pass it again: operators
+    make their tables once for each grid.
+
+    Args:
+        points: (*shape, d) in float64; ragged (batch, N, d).
+        weights: (*shape) in float64; ragged (batch, 1, N), the same for all channels.
+        bounds: the box D, (lower, upper) for each axis.
+        kind: "nodes", "cells", "periodic", "rectilinear", "scattered" or "ragged".
+        axes: the coordinates along each axis of a tensor product, None for scattered points.
+        axis_weights: the weights along each axis of a tensor product.
+        has_equal_weights: whether all weights are the same; known without looking at them.
+        counts: ragged: how many points each sample has.
+
+    Example:
+        >>> grid = Grid.uniform((64, 64), bounds=[(0, 1), (0, 2)], kind="cells")
+        >>> grid.points.shape, grid.weights.sum().item()
+        (torch.Size([64, 64, 2]), 2.0)
     """
 
     points: Tensor  # (*shape, d), float64; ragged: (batch, N, d)
@@ -48,9 +63,13 @@ class Grid:
         bounds: GivenBounds | None = None,
         kind: UniformKind = "nodes",
     ) -> Grid:
-        """Equispaced points: "nodes" hold both ends (trapezoid), "cells" are midpoints, "periodic" has no upper end.
+        """Equispaced points.
 
-        ``bounds`` is one (lower, upper) per axis; None is the unit cube.
+        Args:
+            shape: points along each axis, such as (64, 64); one number is one axis.
+            bounds: (lower, upper) for each axis; None is the unit cube.
+            kind: "nodes" hold both ends, with trapezoidal weights; "cells" are midpoints; "periodic" leaves out the
+                upper end, which is the lower one of the next period.
         """
         sizes = _checked_sizes(shape)
         box = checked_bounds(bounds, len(sizes))
@@ -70,9 +89,12 @@ class Grid:
 
     @staticmethod
     def rectilinear(*axes: Tensor | Sequence[float], bounds: GivenBounds | None = None) -> Grid:
-        """The tensor product of axes with any spacing, in any order; trapezoidal weights.
+        """The tensor product of axes with any spacing, with trapezoidal weights.
 
-        ``bounds=None`` reaches from end to end; otherwise the outermost points also stand for what lies beyond them.
+        Args:
+            axes: the coordinates along each axis, in any order, each value once.
+            bounds: (lower, upper) for each axis; None reaches from end to end. In larger bounds the outermost points
+                also stand for what lies beyond them.
         """
         if not axes:
             raise UsageError("a rectilinear grid needs at least one axis: got none")
@@ -102,9 +124,14 @@ class Grid:
         weights: Tensor | Sequence[float] | None = None,
         bounds: GivenBounds | None = None,
     ) -> Grid:
-        """Points (N, d) in any order. Weights (N,) are taken as they are; None means equal ones (Monte Carlo).
+        """Points in any order.
 
-        ``bounds=None`` is the unit cube: the domain belongs to the problem, not to where points happen to lie.
+        Args:
+            points: (N, d), d = 1, 2 or 3.
+            weights: (N,), taken as they are. None is equal weights, right only for points drawn at random (Monte
+                Carlo). Good value: ``voronoi_weights(points, bounds)``, the volumes of the cells around the points.
+            bounds: (lower, upper) for each axis; None is the unit cube. The domain belongs to the problem, not to
+                where points happen to lie.
         """
         given = as_points(points)
         if given.ndim != 2 or given.shape[1] not in (1, 2, 3):
@@ -132,10 +159,15 @@ class Grid:
         weights: Sequence[Tensor | Sequence[float]] | None = None,
         bounds: GivenBounds | None = None,
     ) -> Grid:
-        """Points (N_i, d) and weights (N_i,) for each sample of a batch, each as for `Grid.scattered`, in one box.
+        """Points of its own for each sample of a batch, in one box.
 
-        All sets are made as long as the longest; what is added has weight zero, so no integral sees it. `pad` brings
+        All sets are made as long as the longest. What is added has weight zero, so no integral sees it. `pad` brings
         values to this shape, `unpad` takes them back.
+
+        Args:
+            points: (N_i, d) for each sample, as for `Grid.scattered`.
+            weights: (N_i,) for each sample, or None.
+            bounds: (lower, upper) for each axis; None is the unit cube.
         """
         if weights is not None and len(weights) != len(points):
             raise UsageError(f"weights must be one row for each of {len(points)} sets of points: got {len(weights)}")

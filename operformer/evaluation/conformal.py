@@ -72,12 +72,21 @@ class Coverage:
 def calibrate(
     operator: AnyOperator, samples: Pairs, alpha: float = 0.1, delta: float = 0.05, spread: SpreadName = "rms"
 ) -> Calibration:
-    """The band and the bound that pairs which were not trained on give: q is the ceil((n + 1) (1 - alpha))-th score.
+    """A conformal band q s(x) around predictions, and a bound of their relative L2 error, from fresh samples.
 
-    The score of a pair is the (1 - delta)-quantile over D of max_c |z_c - G_c(u)| / s_c, by the grid's weights; with
-    ``delta=0`` its maximum. s is the root mean square of the error at each point over the first half of the pairs,
-    which then give no scores ("rms"), or one number for each channel ("constant"): the operator's ``output_scale``,
-    or 1.
+    q is the ceil((n + 1) (1 - alpha))-th of n scores. The score of a sample is the (1 - delta)-quantile over D of
+    max_c |z_c - G_c(u)| / s_c, by the grid's weights.
+
+    Args:
+        operator: an operator, or any callable ``operator(u, grid)``.
+        samples: at least 1 / alpha samples that were not trained on. Good value: some hundred.
+        alpha: the share of new samples that may leave the band. Good value: 0.1.
+        delta: the share of D where a sample may leave the band and still counts as inside. Good value: 0.05.
+        spread: "rms", s is the root mean square error at each point over the first half of the samples, which then
+            give no scores; "constant", s is one number for each channel.
+
+    Returns:
+        The calibration: ``half_width(grid)`` is the band's, ``bound`` that of the relative L2 error.
     """
     used = check_request(len(samples), alpha, delta, spread)
     check_samples(samples, "calibration")

@@ -104,13 +104,28 @@ class Images:
 def evaluate(
     operator: nn.Module,
     samples: Samples,
-    label: str,
+    label: str = "test samples",
     is_periodic: bool = False,
     n_patches: Sequence[int] | None = None,
 ) -> Evaluation:
-    """The operator's errors on the samples' own grid; see `assess`. The partition is the operator's, if it has one.
+    """The operator's relative errors on samples it was not trained on, weighted by their grid.
 
-    Other libraries' modules are evaluated as `operformer.sharing.neuralop.UniformOnly`.
+    Args:
+        operator: an operator; another library's module inside `operformer.sharing.neuralop.UniformOnly`.
+        samples: test samples, on any grid that the operator takes.
+        label: what tables call the grid.
+        is_periodic: whether u and z are periodic, for derivatives and spectra.
+        n_patches: the partition whose faces are examined; the operator's own if not given.
+
+    Returns:
+        ``median``, ``mean`` and ``worst`` of the L2 errors, the same in H1 where the grid allows it, every single
+        error, and the samples of median and worst error.
+
+    Example:
+        >>> u = torch.rand(5, 1, 16)
+        >>> operator = TNO(dim=1, in_channels=1, out_channels=1, hidden_channels=8, n_layers=1, n_heads=2)
+        >>> 0 < evaluate(operator, Samples(u, u.cumsum(-1), Grid.uniform(16))).median < 10
+        True
     """
     check_samples(samples, "test")
     return assess(predictions(operator, samples), samples, label, is_periodic, n_patches or partition(operator))

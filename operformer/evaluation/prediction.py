@@ -28,13 +28,23 @@ def predict(
     resolution: int | Sequence[int] | None = None,
     query: Grid | None = None,
 ) -> Samples:
-    """z = G(u), (count, in_channels, *shape) to (count, out_channels, *shape), in any precision, on any device.
+    """z = G(u) for functions of one's own, some at a time, at their own resolution or at another.
 
-    The result holds u, z and their grid, on the CPU. ``grid=None`` is equispaced nodes of the domain that the operator
-    was trained on. For a ragged grid u may be a list, one (channels, N_i) for each sample.
+    Args:
+        operator: the operator, on any device; inputs are brought to its precision and device.
+        u: (count, in_channels, *shape), a tensor or an array. For a ragged grid a list, one (channels, N_i) per sample.
+        grid: where u is known; equispaced nodes of the domain the operator was trained on if not given.
+        resolution: points along each axis where z is wanted, if that is not the grid of u.
+        query: the points where z is wanted, in place of ``resolution``. A TNO attends to u where it is known and is
+            read at these points. Every other operator is applied to u interpolated to them.
 
-    ``resolution``, points along each axis, or ``query`` ask for z elsewhere in the same domain. A TNO attends to u
-    where it is known and is read at the other points; every other operator is applied to u interpolated to them.
+    Returns:
+        `Samples` with u, z and their grid, on the CPU.
+
+    Example:
+        >>> operator = TNO(dim=1, in_channels=1, out_channels=1, hidden_channels=8, n_layers=1, n_heads=2)
+        >>> predict(operator, torch.rand(3, 1, 16), resolution=64).z.shape
+        torch.Size([3, 1, 64])
     """
     given = pad(u, grid) if grid is not None and isinstance(u, list | tuple) else _as_tensor(u)
     grid = _checked_grid(operator, given, grid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -188,3 +189,20 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | N
     except RuntimeError:
         given = "" if weights is None else f", weights {tuple(weights.shape)}"
         raise UsageError(f"what stands before the points must broadcast: got {shapes}{given}") from None
+
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def set_precision(operator: Module, averages: torch.dtype | None) -> Module:
+    """Round query, key and value to ``averages`` inside every attention of the operator; None undoes it.
+
+    Every module with an ``average_dtype`` is meant. On a GPU float16, with products in TF32 allowed, also chooses fused
+    layers (`composition.can_fuse`); elsewhere values are rounded and averaged in float32.
+    """
+    if averages not in (None, torch.float16, torch.bfloat16):
+        raise UsageError(f"averages must be None, torch.float16 or torch.bfloat16: got {averages}")
+    for module in operator.modules():
+        if hasattr(module, "average_dtype"):
+            module.average_dtype = averages  # type: ignore[assignment]  # a plain attribute, which nn.Module hides
+    return operator

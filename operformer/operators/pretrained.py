@@ -20,8 +20,7 @@ from operformer.operators.earlier import today, today_names
 from operformer.operators.fano import FANO
 from operformer.operators.operator import Operator
 from operformer.operators.spectral import SpectralOperator
-from operformer.operators.tno import TNO, UniversalTNO
-from operformer.operators.transformer import Transformer
+from operformer.operators.tno import TNO, Transformer, UniversalTNO
 from operformer.operators.vitno import ViTNO
 from operformer.operators.wrappers import WRAPPERS
 from operformer.settings import choose, construct

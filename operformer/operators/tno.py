@@ -1,4 +1,4 @@
-"""The transformer neural operator, TNO (Section 4.2, Appendix B.1), and its universal variant (Section 5)."""
+"""The transformer neural operator, TNO (Section 4.2, Appendix B.1), its universal and its plain variant."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from torch import Tensor
 
 from operformer.domain import Grid
 from operformer.domain.interpolation import interpolate
+from operformer.domain.ragged import is_point
 from operformer.errors import UsageError
-from operformer.operators.attention import Measure, MultiHeadAttention, SelfAttention, check_heads
+from operformer.operators.attention import Measure, MultiHeadAttention, SelfAttention, check_heads, log_density
 from operformer.operators.composition import Composition
 from operformer.operators.encoder import (
     EncoderLayer,
@@ -158,3 +159,33 @@ def apply_pointwise(
         there = interpolate(u, grid, query).flatten(2).transpose(1, 2)
         z, shape = network(values, x, measure, (there, operator.position(query))), query.shape
     return z.transpose(1, 2).unflatten(-1, shape)
+
+
+class Transformer(Operator):
+    """The network of the TNO with the attention of Definition 2: every point counts the same, wherever the points lie.
+
+    It sees the same values and coordinates and has the same parameters as the TNO; only the weights of the grid are
+    left out. Where points crowd, it attends more.
+    """
+
+    is_pointwise = True
+
+    def __init__(
+        self,
+        dim: int,
+        in_channels: int,
+        out_channels: int,
+        hidden_channels: int = 128,
+        *,
+        n_layers: int = 6,
+        n_heads: int = 8,
+    ) -> None:
+        super().__init__(dim, in_channels, out_channels, hidden_channels, n_layers)
+        self.n_heads = n_heads
+        self.network = pointwise_network(self, n_heads)
+
+    def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
+        """The operator in normalised units; see `Operator.forward`."""
+        # On a ragged grid every point counts the same, and what was added does not.
+        measure = Measure(None if grid.counts is None else log_density(is_point(grid).squeeze(1)))
+        return apply_pointwise(self.network, self, u, grid, query, measure)

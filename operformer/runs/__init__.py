@@ -1,11 +1,9 @@
 """An experiment as a value, carried out in a folder: drawn, trained, evaluated, each step leaving its file."""
 
-from operformer.runs.evaluation import calibrate_run, errors_on_tests, evaluate_run
-from operformer.runs.experiment import Data, Experiment, parse
+from operformer.runs.experiment import Data, Experiment, find_experiment, parse
 from operformer.runs.folder import Run, is_evaluated, is_trained, read_experiment, read_run
-from operformer.runs.lookup import find_experiment
 from operformer.runs.pairs import evaluation_grids
-from operformer.runs.training import train_run
+from operformer.runs.steps import calibrate_run, errors_on_tests, evaluate_run, train_run
 
 __all__ = [
     "Data",

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from operformer.data.imported import Imported
 from operformer.errors import OperformerError, ResourceError, UsageError
+from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.operators import Operator
 from operformer.operators.earlier import today
-from operformer.operators.pretrained import make_operator
+from operformer.operators.pretrained import OPERATORS, make_operator
 from operformer.problems import Problem
 from operformer.problems.catalogue import PROBLEMS, describe, problem_of
 from operformer.problems.problem import check_seed
-from operformer.settings import check_name, construct
+from operformer.settings import check_name, choose, construct
 from operformer.training.recipe import Training
 
 MOST_PAIRS = 10**8
@@ -143,3 +147,59 @@ def _check_resolutions(experiment: Experiment) -> None:
             if isinstance(error, OperformerError):
                 raise
             raise UsageError(f"a grid of resolution {resolution} is too large; lower data.resolution") from None
+
+
+# Runs that come with the library: those of the demo and of the guides.
+NAMED = {path.stem: path for path in sorted((Path(__file__).parent / "named").glob("*.toml"))}
+
+
+def find_experiment(source: str, overrides: Sequence[str] = ()) -> Experiment:
+    """The experiment of a name in `NAMED` or of a .toml (or .json) file, changed by overrides."""
+    path = Path(source)
+    if path.suffix == ".json":
+        return changed(read_json(path), overrides)
+    if path.suffix == ".toml":
+        return changed(_read_toml(path), overrides)
+    if path.suffix:
+        raise UsageError(
+            f"an experiment is a name or a .toml file: got {source!r}; pairs of your own come in by operformer import, "
+            "and examples/own.toml is an experiment on them"
+        )
+    return changed(_read_toml(choose(NAMED, source, "the experiment")), overrides)
+
+
+def changed(mapping: Any, overrides: Sequence[str]) -> Experiment:
+    """The experiment that nested plain values describe, changed by overrides."""
+    if not isinstance(mapping, dict):
+        raise UsageError(f"an experiment must be a table of settings: got {mapping!r}")
+    for override in overrides:
+        _apply(mapping, override)
+    return parse(mapping)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_bytes(path, LARGEST_TEXT).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from None
+
+
+def _apply(mapping: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    section, dot, name = key.partition(".")
+    if not (equals and text) or (not dot and key != "name"):
+        raise UsageError(f"an override is section.setting=value, such as training.epochs=5: got {override!r}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    if not dot:
+        mapping["name"] = text
+        return
+    check_name(section, ["problem", "operator", "data", "training"], f"unknown setting {key}")
+    table = mapping.get(section, {})
+    kinds: dict[str, Any] = {**OPERATORS} if key == "operator.name" else {**KINDS}
+    if key in ("operator.name", "problem.name") and isinstance(value, str) and value in kinds:
+        # Settings of what it replaces that the new one does not have are not meant for it.
+        table = {old: kept for old, kept in table.items() if old in signature(kinds[value]).parameters}
+    mapping[section] = {**table, name: value}

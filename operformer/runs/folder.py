@@ -23,8 +23,8 @@ from operformer.runs.provenance import note_seconds, read_provenance, read_secon
 from operformer.runs.records import read_evaluations, read_rollout
 from operformer.settings import differing
 from operformer.training.checkpoint import last_epoch
-from operformer.training.metrics import read_metrics
 from operformer.training.recipe import training_device
+from operformer.training.status import read_metrics
 
 EVALUATED = ("evaluation.json", "gallery.npz", "rollout.json", "calibration.json")
 

@@ -13,7 +13,7 @@ from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
 from operformer.problems.catalogue import LAWS, describe
 from operformer.runs import Run
-from operformer.runs.lookup import NAMED, find_experiment
+from operformer.runs.experiment import NAMED, find_experiment
 from operformer.runs.report.tables import error_table, grid_name, settings_table
 
 PAPER = """@article{calvello2025continuum,

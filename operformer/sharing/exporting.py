@@ -30,8 +30,7 @@ from operformer.operators.last import Smoothing
 from operformer.operators.operator import Operator
 from operformer.operators.patched import PatchedOperator
 from operformer.operators.spectral import SpectralOperator
-from operformer.operators.tno import TNO, UniversalTNO
-from operformer.operators.transformer import Transformer
+from operformer.operators.tno import TNO, Transformer, UniversalTNO
 from operformer.operators.vitno import ViTNO
 from operformer.operators.wrappers import Wrapper
 

@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,15 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.optim import Optimizer
 
-from operformer.errors import DataError, ResourceError
+from operformer.errors import DataError, ResourceError, UsageError
 from operformer.files import flush_folder, read_bytes, read_json, write_bytes, write_json
 from operformer.operators import Operator, load
 from operformer.operators.pretrained import read_tensors
-from operformer.training.ema import WeightAverage
-from operformer.training.optimizer import MOMENTS, parts_of, step_device
+from operformer.training.optimizer import MOMENTS, WeightAverage, parts_of, step_device
+from operformer.training.ranks import sharded_like, whole
+from operformer.training.recipe import Training
 from operformer.training.rounding import LossScale
 from operformer.training.schedule import Schedule
-from operformer.training.shards import sharded_like, whole
 
 KEPT = 2
 FILES = ("average.safetensors", "config.json", "model.safetensors", "optimizer.safetensors")
@@ -162,6 +162,26 @@ def load_checkpoint(folder: Path, state: State) -> Progress | None:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{last} is damaged ({error}); remove it to go on from the one before") from None
+
+
+# What may change when a training resumes: its length, where and how fast it runs. All else decides its numbers.
+FREE = ("epochs", "device", "strategy", "compile", "accumulation", "save_minutes")
+
+
+def keep_settings(folder: Path, settings: Training) -> None:
+    """A folder holds one training; only its length, and where and how fast it runs, may change."""
+    path = folder / "training.json"
+    # Through JSON, which turns tuples into lists.
+    wanted = json.loads(json.dumps({name: value for name, value in asdict(settings).items() if name not in FREE}))
+    if has_checkpoint(folder / "checkpoints") and path.is_file():
+        there = read_json(path)
+        if not isinstance(there, dict):
+            raise DataError(f"{path} is damaged (no table of settings); restore it")
+        before = json.loads(json.dumps(asdict(Training()))) | there  # settings that are newer than the folder
+        differing = [name for name, value in wanted.items() if before[name] != value]
+        if differing:
+            raise UsageError(f"{folder} holds a training with another {differing[0]}; train into another folder")
+    write_json(path, wanted)
 
 
 def last_epoch(folder: Path) -> int:

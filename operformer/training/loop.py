@@ -28,24 +28,19 @@ from operformer.operators import Operator, load
 from operformer.problems import Symmetry
 from operformer.problems.symmetry import check_symmetry
 from operformer.training.batches import Augmentation, Plan, batch_sizes, levels_of, resident, sent, shares, streamed
-from operformer.training.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
-from operformer.training.ema import WeightAverage
-from operformer.training.graphed import GraphedPass
+from operformer.training.checkpoint import Progress, State, gather, keep_settings, load_checkpoint, write_checkpoint
 from operformer.training.heartbeat import Heartbeat
 from operformer.training.lock import locked
-from operformer.training.metrics import append_metrics
 from operformer.training.normalisation import check_channels, fit_normalisation
-from operformer.training.optimizer import make_optimizer
+from operformer.training.optimizer import WeightAverage, make_optimizer
 from operformer.training.progress import TrainingDisplay
-from operformer.training.ranks import Ranks
-from operformer.training.recipe import Training, check_device, keep_settings
+from operformer.training.ranks import Ranks, whole
+from operformer.training.recipe import Training, check_device
 from operformer.training.rounding import LossScale, rounding
 from operformer.training.schedule import make_schedule
-from operformer.training.shards import whole
 from operformer.training.signals import StopSignals, stop_error
-from operformer.training.status import Watch
-from operformer.training.tensorboard import Board
-from operformer.training.update import Update
+from operformer.training.status import Board, Watch, append_metrics
+from operformer.training.update import GraphedPass, Update
 
 __all__ = ["LOSSES", "Training", "check_device", "train"]
 
@@ -59,11 +54,25 @@ def train(
     title: str = "training",
     symmetries: tuple[Symmetry, ...] = (),
 ) -> Operator:
-    """Fit the operator to the samples; the result is the one with the best validation error, also in folder/operator.
+    """Fit the operator to the samples. The same folder again resumes from its last checkpoint, to the same numbers.
 
-    ``samples`` may be several sets of the same draws, from the coarsest grid to the finest. ``symmetries`` are the
-    problem's, for ``settings.augment``. The same folder again goes on from its last checkpoint, to the same numbers:
-    they follow from the seed, the epoch and the batch alone.
+    Args:
+        operator: a fresh operator. Its normalisation is fitted on the samples first.
+        samples: what to train on, or the same samples on several grids, from the coarsest to the finest.
+        validation: samples that choose the epoch whose weights are kept. Good value: a tenth of the training samples.
+        settings: how to train.
+        folder: for checkpoints, metrics and the best operator (in folder/operator).
+        title: what the progress bar calls it.
+        symmetries: the problem's, for ``settings.augment``.
+
+    Returns:
+        The operator with the best validation error, in evaluation mode.
+
+    Example:
+        >>> u = torch.rand(12, 1, 16)
+        >>> samples = Samples(u, u.cumsum(-1) / 16, Grid.uniform(16))
+        >>> operator = TNO(dim=1, in_channels=1, out_channels=1, hidden_channels=8, n_layers=1, n_heads=2)
+        >>> operator = train(operator, samples[:10], samples[10:], Training(epochs=1, batch_size=5), "runs/example")
     """
     folder = Path(folder)
     check_device(settings)

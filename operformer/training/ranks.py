@@ -10,13 +10,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from operformer.errors import ElsewhereError, OperformerError, ResourceError, UsageError
-from operformer.operators.compiling import compiled
+from operformer.operators.production import compiled
 from operformer.training.recipe import Training, training_device
 
 
@@ -133,3 +134,18 @@ def _shard(operator: nn.Module, device: torch.device, world: int) -> nn.Module:
                 fully_shard(layer, mesh=mesh)
     fully_shard(operator, mesh=mesh, reshard_after_forward=True)
     return operator
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor without its shards, on the CPU; all processes take part."""
+    full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return full.detach().cpu().contiguous()
+
+
+def sharded_like(full: Tensor, target: Tensor) -> Tensor:
+    """A whole tensor on the device of another one, and in its shards if it has any."""
+    moved = full.to(target.device)
+    if isinstance(target, DTensor):
+        # Every process has read the whole tensor, in an order of its own: nothing is exchanged.
+        return distribute_tensor(moved, target.device_mesh, target.placements, src_data_rank=None)
+    return moved

@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
-from operformer.errors import DataError, ResourceError, UsageError
+from operformer.errors import ResourceError, UsageError
 from operformer.evaluation.loss import LossName
-from operformer.files import read_json, write_json
 from operformer.problems.problem import check_seed
+from operformer.settings import check_fields
 from operformer.training.batches import BatchName, ResolutionName
 from operformer.training.optimizer import OptimizerName
 from operformer.training.rounding import AverageName, ProductName
 from operformer.training.schedule import ScheduleName
 
 MOST_EPOCHS = 10**6
-# What may change when a training goes on: its length, where and how fast it runs. All else decides its numbers.
-FREE = ("epochs", "device", "strategy", "compile", "accumulation", "save_minutes")
 
 
 @dataclass(frozen=True)
 class Training:
-    """How to train. Good values: the authors' Adam at 1e-3 with the plateau rule; the cosine when epochs are few.
+    """How to train: epochs, batches, optimizer, schedule, precision. A frozen value; every setting has a default.
 
-    ``batch_size`` counts the pairs of one update, over all processes and all parts of an accumulation, at the finest
-    resolution; coarser batches hold more pairs and as many points, or with ``batches="pairs"`` as many pairs.
+    Args:
+        epochs: passes over the training samples. Good values: 10 to 100; more is better, most of all here.
+        batch_size: samples of one update, over all processes and all parts of an accumulation. Good values: 4 to 32.
+        learning_rate: its highest value. Good values: 1e-3 for AdamW, 2e-3 to 8e-3 for Muon with "one-cycle".
+        schedule: "plateau", which halves the rate when the validation error stalls; "cosine" or "one-cycle" when the
+            number of epochs is known, "constant".
+        loss: "l2", or "h1" for gradients, too. Both are relative and weighted by the grid.
+        weight_decay: of AdamW and Muon. Good value: 0.
+        clip_norm: the gradient's norm is clipped to it. Good value: 1.
+        seed: of first weights, order and augmentation.
+        device: "auto", "cpu" or "cuda".
+        optimizer: "adamw", or "muon" for the matrices inside the layers, which learns faster on most problems.
+        accumulation: parts that a batch is computed in, one after the other, to save memory.
+        ema: decay of averaged weights, which are then validated and kept. Good values: 0 (none), 0.999.
+        averages: precision inside attention, "full", "float16" or "bfloat16". Good value on a GPU: "float16".
+        products: precision of float32 matrix products on a GPU, "full" or "tf32".
+        compile: compile the operator; on one GPU that holds the samples, batches are launched as CUDA graphs, too.
+        strategy: of several processes, "ddp" for whole copies, "fsdp" for shards of the weights.
+        resolutions: of several resolutions, "staged" from coarse to fine, "mixed" draws one for each batch, "growing"
+            draws one of those that a stage has reached.
+        batches: batches of coarser resolutions have the "points" of the finest one's, or its number of "pairs".
+        stages: the part of the epochs for each resolution, coarse to fine; equal parts if it is empty.
+        augment: move every sample by a random symmetry of the problem.
+        save_minutes: between checkpoints inside an epoch.
+
+    Example:
+        >>> Training(epochs=20, batch_size=8, learning_rate=2e-3, schedule="one-cycle", loss="h1").epochs
+        20
     """
 
     epochs: int = 100
@@ -42,20 +64,20 @@ class Training:
     seed: int = 0
     device: Literal["cpu", "cuda", "auto"] = "auto"
     optimizer: OptimizerName = "adamw"
-    accumulation: int = 1  # parts that a batch is computed in, one after the other
-    ema: float = 0.0  # decay of the averaged weights, which are then validated and kept; 0 is none
-    averages: AverageName = "full"  # precision inside attention
-    products: ProductName = "full"  # precision of float32 matrix products on a GPU
-    compile: bool = False  # on one GPU that holds the pairs, batches are launched as CUDA graphs, too
-    strategy: Literal["ddp", "fsdp"] = "ddp"  # of several processes: whole copies, or shards of the weights
-    # Of several: from coarse to fine; one drawn for each batch; one drawn of those that a stage has reached.
+    accumulation: int = 1
+    ema: float = 0.0
+    averages: AverageName = "full"
+    products: ProductName = "full"
+    compile: bool = False
+    strategy: Literal["ddp", "fsdp"] = "ddp"
     resolutions: ResolutionName = "staged"
-    batches: BatchName = "points"  # of coarser resolutions: with as many points as the finest one's, or as many pairs
-    stages: tuple[float, ...] = ()  # of the epochs, the part of each resolution, coarse to fine; equal if not given
-    augment: bool = False  # move every pair by a random symmetry of the problem
-    save_minutes: float = 10.0  # between checkpoints inside an epoch
+    batches: BatchName = "points"
+    stages: tuple[float, ...] = ()
+    augment: bool = False
+    save_minutes: float = 10.0
 
     def __post_init__(self) -> None:
+        check_fields(self, "training")
         for name in ("epochs", "batch_size", "accumulation"):
             if getattr(self, name) < 1:
                 raise UsageError(f"training.{name} must be at least 1: got {getattr(self, name)}")
@@ -92,21 +114,3 @@ def training_device(settings: Training) -> torch.device:
     if settings.device == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
-
-
-def keep_settings(folder: Path, settings: Training) -> None:
-    """A folder holds one training; only its length, and where and how fast it runs, may change."""
-    from operformer.training.checkpoint import has_checkpoint  # here: settings alone need no torch.distributed
-
-    path = folder / "training.json"
-    # Through JSON, which turns tuples into lists.
-    wanted = json.loads(json.dumps({name: value for name, value in asdict(settings).items() if name not in FREE}))
-    if has_checkpoint(folder / "checkpoints") and path.is_file():
-        there = read_json(path)
-        if not isinstance(there, dict):
-            raise DataError(f"{path} is damaged (no table of settings); restore it")
-        before = json.loads(json.dumps(asdict(Training()))) | there  # settings that are newer than the folder
-        differing = [name for name, value in wanted.items() if before[name] != value]
-        if differing:
-            raise UsageError(f"{folder} holds a training with another {differing[0]}; train into another folder")
-    write_json(path, wanted)

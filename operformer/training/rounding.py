@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from operformer.operators.precision import set_precision
+from operformer.operators.attention import set_precision
 
 AverageName = Literal["full", "bfloat16", "float16"]
 ProductName = Literal["full", "tf32"]

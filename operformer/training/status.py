@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from operformer.errors import DataError
-from operformer.files import read_json, write_json
+from operformer.files import LARGEST_TEXT, read_bytes, read_json, write_bytes, write_json
 from operformer.training.checkpoint import Progress
 from operformer.training.lock import holder
 from operformer.training.recipe import Training
@@ -148,3 +150,45 @@ def _state(status: Status, trained_by: str | None) -> str:
     if status.state == "diverged":
         return "diverged"
     return "stopped; the same command goes on from there"
+
+
+def append_metrics(path: Path, record: dict[str, Any]) -> None:
+    """Add the line of an epoch; one that is done again after a stop replaces its line and those after it."""
+    kept = [line for line in read_metrics(path) if line["epoch"] < record["epoch"]] if path.exists() else []
+    write_bytes(path, "".join(json.dumps(line) + "\n" for line in [*kept, record]).encode())
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of all epochs."""
+    try:
+        lines = [json.loads(line) for line in read_bytes(path, LARGEST_TEXT).decode().splitlines()]
+        for line in lines:
+            if not all(isinstance(line[key], int | float) for key in ("epoch", "loss", "validation_error")):
+                raise TypeError("a value is no number")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); restore or remove it") from None
+    return lines
+
+
+class Board:
+    """Writes to folder/tensorboard; epochs that are done again after a stop replace those that were there."""
+
+    def __init__(self, folder: Path, first_epoch: int) -> None:
+        self._writer: Any = None
+        if find_spec("tensorboard") is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=first_epoch + 1)
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """The numbers of an epoch, as they stand in metrics.jsonl."""
+        if self._writer is not None:
+            for name, value in record.items():
+                if name != "epoch":
+                    self._writer.add_scalar(name, value, record["epoch"])
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._writer is not None:
+            self._writer.close()

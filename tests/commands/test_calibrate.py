@@ -9,8 +9,8 @@ from operformer import load
 from operformer.evaluation.conformal import calibrate
 from operformer.problems import ControlledODE
 from operformer.runs import train_run
-from operformer.runs.calibration_file import read_calibration
 from operformer.runs.experiment import Data, Experiment
+from operformer.runs.records import read_calibration
 from operformer.training.loop import Training
 
 PROBLEM = ControlledODE(n_terms=2, decay=1.0)  # smooth, so that 16 steps resolve it

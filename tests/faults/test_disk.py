@@ -11,8 +11,7 @@ import torch
 from children import MAKE, SETTINGS, carry_out, fork, kill_self_at, wait
 
 from operformer.training.checkpoint import State, load_checkpoint
-from operformer.training.ema import WeightAverage
-from operformer.training.optimizer import make_optimizer
+from operformer.training.optimizer import WeightAverage, make_optimizer
 from operformer.training.schedule import Cosine
 
 pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]

@@ -7,7 +7,7 @@ from operformer import FANO, Grid
 from operformer.domain import Samples
 from operformer.evaluation.loss import relative_l2
 from operformer.kernels import recording
-from operformer.training.graphed import GraphedPass
+from operformer.training.update import GraphedPass
 
 pytestmark = pytest.mark.kernels
 

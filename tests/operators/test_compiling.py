@@ -5,7 +5,7 @@ import torch
 
 from operformer import FANO, Grid
 from operformer.evaluation.loss import relative_l2
-from operformer.operators.compiling import compiled
+from operformer.operators.production import compiled
 
 
 def test_what_the_compiler_gets_wrong_is_switched_off(monkeypatch):

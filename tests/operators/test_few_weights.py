@@ -12,9 +12,8 @@ from operformer import TNO, Grid
 from operformer.domain.grading import graded_grid
 from operformer.kernels.recording import CudaGraphs
 from operformer.operators import few_weights, tno
-from operformer.operators.attention import MultiHeadAttention, attend, log_density
+from operformer.operators.attention import MultiHeadAttention, attend, log_density, set_precision
 from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal, split_weights
-from operformer.operators.precision import set_precision
 
 NODES = [(37,), (33, 37), (53, 59, 61)]
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

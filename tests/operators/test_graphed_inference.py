@@ -6,7 +6,7 @@ import torch
 from operformer import TNO, Grid
 from operformer.errors import UsageError
 from operformer.kernels.recording import MOST_GRAPHS
-from operformer.operators.graphed import WARM, Graphed
+from operformer.operators.production import WARM, Graphed
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -8,7 +8,7 @@ import torch
 from operformer import Grid
 from operformer.errors import DataError
 from operformer.evaluation.conformal import Calibration, Coverage
-from operformer.runs.calibration_file import read_calibration, write_calibration
+from operformer.runs.records import read_calibration, write_calibration
 
 GRIDS = [
     Grid.uniform((3, 5), [(0, 2), (1, 4)]),

@@ -19,7 +19,7 @@ from operformer.runs.gallery import read_gallery
 from operformer.runs.report.page import write_page
 from operformer.sharing.card import card
 from operformer.training import loop as training
-from operformer.training.metrics import read_metrics
+from operformer.training.status import read_metrics
 
 SMALL = [
     "data.train=13", "data.validation=3", "data.test=5", "data.resolution=8", "data.seed=7",
@@ -88,7 +88,7 @@ def test_training_and_validation_pairs_are_the_first_of_the_draw(monkeypatch, tm
     def spy(operator, samples, validation, *rest):
         seen.update(train=samples, validation=validation)
 
-    monkeypatch.setattr("operformer.runs.training.train", spy)
+    monkeypatch.setattr("operformer.runs.steps.train", spy)
     train_run(small(), tmp_path)
     drawn = ControlledODE().sample(16, 8, seed=7)
     assert torch.equal(torch.cat([seen["train"].z, seen["validation"].z]), drawn.z.float())
@@ -97,7 +97,7 @@ def test_training_and_validation_pairs_are_the_first_of_the_draw(monkeypatch, tm
 
 def test_coarser_pairs_are_the_same_draws(monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr("operformer.runs.training.train", lambda operator, samples, *rest: seen.append((samples, rest)))
+    monkeypatch.setattr("operformer.runs.steps.train", lambda operator, samples, *rest: seen.append((samples, rest)))
     train_run(small("data.coarser=[2, 4]", "training.augment=true", name="lorenz-y"), tmp_path)
     ((levels, rest),) = seen
     for level, resolution in zip(levels, (2, 4, 8), strict=True):
@@ -108,7 +108,7 @@ def test_coarser_pairs_are_the_same_draws(monkeypatch, tmp_path):
 
 def test_a_flow_is_solved_once_for_all_resolutions_of_a_training(monkeypatch, tmp_path):
     seen, solved, solve = [], [], Kolmogorov._solve
-    monkeypatch.setattr("operformer.runs.training.train", lambda operator, samples, *rest: seen.append(samples))
+    monkeypatch.setattr("operformer.runs.steps.train", lambda operator, samples, *rest: seen.append(samples))
     monkeypatch.setattr(Kolmogorov, "_solve", lambda self, *given: solved.append(given[1].shape) or solve(self, *given))
     changes = ["data.train=3", "data.validation=1", "data.resolution=16", "data.coarser=[8]", "training.device=cpu"]
     experiment = find_experiment(

@@ -2,7 +2,7 @@
 
 import torch
 
-from operformer.training.ema import WeightAverage
+from operformer.training.optimizer import WeightAverage
 
 
 def linear(seed=0):

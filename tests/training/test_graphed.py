@@ -9,7 +9,7 @@ from operformer import TNO, Grid
 from operformer.domain import Samples
 from operformer.evaluation.loss import relative_l2
 from operformer.kernels.recording import MOST_GRAPHS
-from operformer.training.graphed import GraphedPass
+from operformer.training.update import GraphedPass
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WARM = 2

@@ -6,8 +6,15 @@ from torch import nn
 
 from operformer import FANO, TNO
 from operformer.training.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
-from operformer.training.muon import Muon, orthogonalised
-from operformer.training.optimizer import Together, can_step_unless, make_optimizer, parts_of, step_unless
+from operformer.training.optimizer import (
+    Muon,
+    Together,
+    can_step_unless,
+    make_optimizer,
+    orthogonalised,
+    parts_of,
+    step_unless,
+)
 from operformer.training.schedule import Cosine, Plateau
 
 

@@ -9,7 +9,7 @@ from operformer.domain import Samples
 from operformer.errors import UsageError
 from operformer.evaluation.errors import evaluate, relative_errors
 from operformer.training.loop import Training, train
-from operformer.training.metrics import read_metrics
+from operformer.training.status import read_metrics
 
 
 def operator():

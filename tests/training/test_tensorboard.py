@@ -3,8 +3,8 @@
 import sys
 from types import ModuleType
 
-from operformer.training import tensorboard
-from operformer.training.tensorboard import Board
+from operformer.training import status as tensorboard
+from operformer.training.status import Board
 
 RECORD = {"epoch": 3, "loss": 0.5, "validation_error": 0.25, "learning_rate": 0.125, "seconds": 1.5}
 

@@ -10,14 +10,13 @@ from operformer.evaluation.loss import relative_l2
 from operformer.training import update as update_module
 from operformer.training.batches import shares
 from operformer.training.checkpoint import State
-from operformer.training.graphed import GraphedPass
 from operformer.training.normalisation import fit_normalisation
 from operformer.training.optimizer import Together, step_unless
 from operformer.training.ranks import Ranks
 from operformer.training.recipe import Training
 from operformer.training.rounding import LossScale
 from operformer.training.schedule import Cosine
-from operformer.training.update import Update
+from operformer.training.update import GraphedPass, Update
 
 
 class Kept(torch.optim.SGD):

@@ -13,8 +13,7 @@ from written_out import as_literal_fno
 from operformer import Grid, load
 from operformer.errors import ResourceError, UsageError
 from operformer.operators.baselines import FNO
-from operformer.operators.baselines.fno import spectral_convolution
-from operformer.operators.baselines.half_spectrum import make_half_spectrum
+from operformer.operators.baselines.fno import make_half_spectrum, spectral_convolution
 from operformer.problems import ControlledODE
 from operformer.training.loop import Training, train
 

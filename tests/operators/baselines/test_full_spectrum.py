@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from operformer.operators.baselines.full_spectrum import half_fft, half_fft_back, half_fft_forth, symmetric_fft_back
+from operformer.operators.baselines.afno import half_fft, half_fft_back, half_fft_forth, symmetric_fft_back
 
 SHAPES = [(7,), (6,), (1,), (2,), (3, 4), (4, 5), (5, 1), (4, 2), (2, 3, 5), (3, 2, 4)]
 

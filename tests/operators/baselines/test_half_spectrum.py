@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from operformer.operators.baselines.half_spectrum import make_half_spectrum
+from operformer.operators.baselines.fno import make_half_spectrum
 
 CASES = [  # points, modes, and the wave numbers that are left: by hand
     ((11,), (4,), [range(3)]),

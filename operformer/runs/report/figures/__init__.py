@@ -1,9 +1,8 @@
 """The figures of Section 6, drawn from numbers: samples, error against resolution and cost, spectra, rollouts."""
 
-from operformer.runs.report.figures.resolution import resolution_figure
+from operformer.runs.report.figures.curves import resolution_figure, training_figure
 from operformer.runs.report.figures.samples import ERRORS, samples_figure
 from operformer.runs.report.figures.style import INPUT, PREDICTION, STYLE, TRUTH, to_png, to_svg
-from operformer.runs.report.figures.training import training_figure
 
 __all__ = [
     "ERRORS",

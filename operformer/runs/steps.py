@@ -1,16 +1,17 @@
-"""A run evaluated, on every grid that its operator takes, and calibrated."""
+"""The steps of a run: train, evaluate on every grid that its operator takes, calibrate."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from operformer.domain import Grid, Samples
-from operformer.domain.samples import check_samples
+from operformer.domain.samples import check_samples, split
 from operformer.errors import DataError, DivergedError, UsageError
 from operformer.evaluation.conformal import Calibration, Coverage, SpreadName, calibrate, check_request, coverage
 from operformer.evaluation.errors import Evaluation, assess, partition, predictions, relative_errors
@@ -18,13 +19,15 @@ from operformer.evaluation.rollout import Rollout, study_rollout
 from operformer.operators import Operator, load
 from operformer.problems import Kolmogorov
 from operformer.problems.draws import Draws
-from operformer.runs.calibration_file import write_calibration
 from operformer.runs.experiment import Experiment
-from operformer.runs.folder import read_experiment
+from operformer.runs.folder import occupy, read_experiment, refuse_another
 from operformer.runs.gallery import Gallery, show, write_gallery
-from operformer.runs.pairs import calibration_pairs, evaluation_grids, test_pairs
+from operformer.runs.pairs import calibration_pairs, evaluation_grids, test_pairs, training_pairs
 from operformer.runs.provenance import note_seconds
-from operformer.runs.records import write_evaluations, write_rollout
+from operformer.runs.records import write_calibration, write_evaluations, write_rollout
+from operformer.training.lock import locked
+from operformer.training.loop import check_device, train
+from operformer.training.ranks import is_first
 from operformer.training.recipe import training_device
 
 ROLLOUT_DRAWS, ROLLOUT_STEPS = 16, 10
@@ -118,3 +121,28 @@ def _roll_out(operator: Operator, experiment: Experiment, device: torch.device, 
         (samples,) = draws.readings(finer, count, [grid], data.seed, device, first)
     times = [step * problem.lead for step in range(1, ROLLOUT_STEPS + 1)]
     return study_rollout(operator, samples.u, samples.z.unsqueeze(2), samples.grid, times, is_periodic=True)
+
+
+def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) -> Operator:
+    """Draw the data and train; the same folder again goes on where it stopped. Draws may be remembered ones."""
+    draws = draws or Draws()
+    refuse_another(experiment, folder)
+    check_device(experiment.training)
+    operator = experiment.make_operator()  # before the draw, which may take long: its package may be missing
+    data, problem = experiment.data, experiment.problem
+    started = time.monotonic()
+    pairs, coarser = training_pairs(experiment, draws)
+    parts = split(pairs, validation=data.validation, test=0)
+    drawing = time.monotonic() - started
+    with locked(folder) if is_first() else nullcontext():
+        if is_first():
+            occupy(experiment, folder, drawing)
+        return train(
+            operator,
+            [*coarser, parts.train] if coarser else parts.train,
+            parts.validation,
+            experiment.training,
+            folder,
+            experiment.name,
+            problem.symmetries if experiment.training.augment else (),
+        )

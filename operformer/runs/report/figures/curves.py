@@ -1,4 +1,4 @@
-"""Error against resolution, without retraining (Figures superresolution_1d, _lognormal, _piecewise, _KF)."""
+"""Errors as curves: against the resolution, on other grids, and by epoch."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from operformer.runs.report.tables import run_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+from matplotlib.ticker import MaxNLocator
 
 
 @dataclass(frozen=True)
@@ -95,3 +98,23 @@ def _finish(axes: Axes, ticks: Sequence[int], trained: int) -> None:
 
 def _quantile(errors: Sequence[float], q: float) -> float:
     return float(torch.tensor(errors, dtype=torch.float64).quantile(q))
+
+
+@mpl.rc_context(STYLE)
+def training_figure(runs: Sequence[Run]) -> Figure:
+    """Loss and validation error by epoch."""
+    figure = new_figure(7.2, 3.2)
+    axes = figure.subplots()
+    names = run_names(runs)
+    for run, name, (colour, _) in zip(runs, names, looks(names), strict=True):
+        epochs = [record["epoch"] for record in run.metrics]
+        axes.plot(epochs, [r["loss"] for r in run.metrics], "-", color=colour, label=f"{name}, loss")
+        axes.plot(
+            epochs, [r["validation_error"] for r in run.metrics], "o", color=colour, ms=4,
+            label=f"{name}, validation",
+        )  # fmt: skip
+    axes.set(yscale="log", xlabel="epoch", ylabel="relative error")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    percent_ticks(axes)
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
