@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from operformer.problems.catalogue import LAWS
+from operformer.problems import LAWS
 from operformer.runs.experiment import Data, Experiment
 from operformer.runs.lookup import find_experiment
 from operformer.training.recipe import Training

@@ -10,6 +10,7 @@ import numpy as np
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds
+from operformer.domain.interpolation import nested_grids
 from operformer.errors import UsageError
 from operformer.problems.problem import Problem
 
@@ -42,6 +43,11 @@ class Imported(Problem):
     def grid(self, resolution: int) -> Grid:
         """The set's own grid, whatever the resolution."""
         return self.pairs().grid
+
+    def evaluation_grids(self, resolution: int) -> dict[str, Grid]:
+        """The set's own grid, and coarser ones whose points are among its own: z is not known elsewhere."""
+        nested = {f"{1 / k:.3g}x": grid for k, grid in nested_grids(self.pairs().grid).items()}
+        return dict(reversed(nested.items())) | {"1x": self.pairs().grid}
 
     def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
         raise UsageError(f"{self.folder} holds pairs and no law: they are known on their own grid only")

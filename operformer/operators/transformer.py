@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from operformer.domain import Grid
-from operformer.domain.ragged import is_point
+from operformer.domain.samples import is_point
 from operformer.operators.attention import log_density
 from operformer.operators.operator import Operator, constructor_settings
 from operformer.operators.tno import apply_pointwise, pointwise_network

@@ -17,7 +17,7 @@ from operformer.evaluation.errors import Evaluation, assess, partition, predicti
 from operformer.evaluation.rollout import Rollout, study_rollout
 from operformer.operators import Operator, load
 from operformer.problems import Kolmogorov
-from operformer.problems.draws import Draws
+from operformer.problems.problem import Draws
 from operformer.runs.calibration_file import write_calibration
 from operformer.runs.experiment import Experiment
 from operformer.runs.folder import read_experiment

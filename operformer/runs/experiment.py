@@ -14,8 +14,7 @@ from operformer.data.imported import Imported
 from operformer.errors import OperformerError, ResourceError, UsageError
 from operformer.operators import Operator
 from operformer.operators.pretrained import OPERATORS
-from operformer.problems import Problem
-from operformer.problems.catalogue import PROBLEMS, describe, problem_of
+from operformer.problems import PROBLEMS, Problem, describe, problem_of
 from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 from operformer.training.recipe import Training

@@ -12,13 +12,10 @@ import torch
 from operformer.data.imported import Imported
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid, Pairs, Samples
-from operformer.domain.grading import graded_grid
-from operformer.domain.restriction import nested_grids, restrict
+from operformer.domain.interpolation import graded_grid, nested_grids, restrict
 from operformer.errors import UsageError
-from operformer.problems import Darcy, Kolmogorov, Problem
-from operformer.problems.catalogue import describe
-from operformer.problems.draws import Draws
-from operformer.problems.time_domain import TimeProblem
+from operformer.problems import Darcy, Kolmogorov, Problem, describe
+from operformer.problems.problem import Draws, TimeProblem
 from operformer.runs.experiment import Experiment
 from operformer.training.recipe import training_device
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from operformer.domain.samples import split
 from operformer.operators import Operator
-from operformer.problems.draws import Draws
+from operformer.problems.problem import Draws
 from operformer.runs.experiment import Experiment
 from operformer.runs.folder import occupy, refuse_another
 from operformer.runs.pairs import training_pairs

@@ -11,7 +11,7 @@ from operformer.data.imported import Imported
 from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
-from operformer.problems.catalogue import LAWS, describe
+from operformer.problems import LAWS, describe
 from operformer.runs import Run
 from operformer.runs.lookup import NAMED, find_experiment
 from operformer.runs.report.tables import error_table, grid_name, settings_table
