@@ -160,52 +160,6 @@ def test_examples_by_hand(grid, count, values, weights):
         np.testing.assert_allclose(weights_of(patches)[p][present], weights[p], rtol=0, atol=1e-14)
 
 
-# Quadrature
-
-
-def integrand(x, bounds):
-    """Periodic on D, so that it also suits periodic grids, but not on the patches."""
-    box = torch.tensor(bounds, dtype=torch.float64)
-    angle = 2 * torch.pi * (x - box[:, 0]) / (box[:, 1] - box[:, 0])
-    return torch.exp(torch.sin(angle + 0.4)).prod(-1) + torch.cos(2 * angle[..., 0])
-
-
-def exact_means(bounds, counts):
-    """The mean of the integrand over each patch, by Gauss-Legendre."""
-    nodes, w = np.polynomial.legendre.leggauss(16)
-    weights = torch.from_numpy(np.prod(np.meshgrid(*[w / 2] * len(counts), indexing="ij"), axis=0))
-    means = []
-    for p in product(*map(range, counts)):
-        local = [(pk + (nodes + 1) / 2) / count for pk, count in zip(p, counts, strict=True)]
-        axes = [torch.from_numpy(a + (b - a) * x) for x, (a, b) in zip(local, bounds, strict=True)]
-        means.append((weights * integrand(torch.stack(torch.meshgrid(*axes, indexing="ij"), -1), bounds)).sum())
-    return torch.stack(means)
-
-
-def stretched(n, lower, upper):
-    """Spacings that vary threefold, the same way in each quarter."""
-    s = torch.linspace(0, 1, n, dtype=torch.float64)
-    return lower + (upper - lower) * (s + 0.02 * torch.sin(8 * torch.pi * s))
-
-
-@pytest.mark.parametrize("kind", ["cells", "nodes", "periodic", "rectilinear"])
-@pytest.mark.parametrize("counts", [(4,), (4, 2)], ids=["1d", "2d"])
-def test_quadrature_on_a_patch_is_of_second_order_where_the_patches_do_not_divide_the_grid(kind, counts):
-    """Sizes of 4 q + 1 steps leave the faces at the same place between two points."""
-    box, steps, errors = BOX[: len(counts)], (41, 85, 169, 341), []
-    for n in steps:
-        size = (n + 1 if kind == "nodes" else n,) * len(counts)
-        axes = [stretched(n + 1, *interval) for interval in box]
-        grid = Grid.rectilinear(*axes) if kind == "rectilinear" else Grid.uniform(size, box, kind)
-        patches = make_patches(grid, counts)
-        values = patches.split(integrand(grid.points, box)[None, ..., None])
-        means = (weights_of(patches) * values.reshape(prod(counts), -1)).sum(1)
-        errors.append(float((means - exact_means(box, counts)).abs().max()))
-    order = -np.polyfit(np.log(steps), np.log(errors), 1)[0]
-    print(f"{kind}, {counts}: order {order:.3f}, errors {errors}")
-    assert 1.85 < order < 2.15
-
-
 # Scattered points
 
 

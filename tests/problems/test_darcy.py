@@ -173,17 +173,6 @@ def test_a_solution_is_thinned_out_and_serves_every_grid(monkeypatch):
     assert solved == [2, 1]
 
 
-@both_laws
-def test_uniform_grids_need_not_be_square(coefficient):
-    problem = Darcy(coefficient, n_modes=4, fine=129)
-    uniform = Grid.uniform((40, 56), kind="cells")
-    listed = Grid.rectilinear(*uniform.axes, bounds=((0, 1), (0, 1)))
-    on_it, by_reading = (problem.sample(2, grid, seed=1) for grid in (uniform, listed))
-    torch.testing.assert_close(on_it.u, by_reading.u, rtol=0, atol=1e-11)
-    apart = float((on_it.z - by_reading.z).abs().max() / on_it.z.max())
-    assert apart < (0.01 if coefficient == "lognormal" else 0.1)  # the interface of the other is a pixel wide
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

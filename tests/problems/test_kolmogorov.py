@@ -81,32 +81,6 @@ def test_moments_are_single_leads():
     torch.testing.assert_close(longer.z[:, 0], rollout.z[:, 2], rtol=0, atol=1e-10)
 
 
-def test_the_same_flow_on_every_grid():
-    m = CHEAP.n_modes
-    fine = CHEAP.sample(2, torus(2 * m + 1), seed=4)
-    k = np.fft.fftfreq(2 * m + 1, 1 / (2 * m + 1))
-
-    def at(values, points):
-        """The trigonometric polynomial through the values, which is the function itself."""
-        c = np.fft.fft2(values.numpy()) / (2 * m + 1) ** 2
-        waves = [np.exp(1j * np.multiply.outer(points[..., axis].numpy(), k)) for axis in (0, 1)]
-        return np.einsum("...i,bcij,...j->bc...", waves[0], c, waves[1]).real
-
-    grids = [
-        CHEAP.grid(7),
-        CHEAP.grid(64),
-        Grid.uniform((5, 11), bounds=TORUS),
-        torus(6),
-        Grid.uniform((7, 4), bounds=[(1.0, 2.0), (3.0, 6.0)], kind="cells"),
-        Grid.rectilinear([5.0, 0.1, 2.0], [0.0, 6.0], bounds=TORUS),
-        Grid.scattered(np.random.default_rng(1).uniform(0, 2 * pi, (19, 2)), bounds=TORUS),
-    ]
-    for grid in grids:
-        samples = CHEAP.sample(2, grid, seed=4)
-        for found, known in ((samples.u, fine.u), (samples.z, fine.z)):
-            np.testing.assert_allclose(found.numpy(), at(known, grid.points), rtol=0, atol=1e-10, equal_nan=False)
-
-
 def test_one_solution_serves_every_grid(monkeypatch):
     problem = replace(CHEAP, moments=2)
     grids = [problem.grid(9), graded_grid(problem.grid(7)), Grid.scattered([[0.1, 6.0], [3.0, 2.0]], bounds=TORUS)]
