@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from operformer.evaluation.errors import relative_errors
-from operformer.problems.draws import Draws
+from operformer.problems.problem import Draws
 from operformer.runs import train_run
 from paper.lookup import find_run as find_experiment
 

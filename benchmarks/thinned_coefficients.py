@@ -46,7 +46,7 @@ def main():
     solved, *read = problem.readings(arguments.pairs, [fine, *grids], data.seed, first=first)
     for pairs in read:
         a = guessed(pairs.u[:, 0], pairs.grid, fine)
-        found = interpolate(solve_darcy(a, torch.ones(fine.shape), fine).z, fine, pairs.grid)
+        found = interpolate(solve_darcy(a, torch.ones(fine.shape), fine)[0], fine, pairs.grid)
         parts = (found - pairs.z[:, 0]).flatten(1).norm(dim=1) / pairs.z.flatten(1).norm(dim=1)
         wrong, own = (a != solved.u[:, 0]).double().mean(), errors.get(found[0].numel())
         error = f"{parts.mean():.3%} +- {parts.std() / len(parts) ** 0.5:.3%}"

@@ -14,7 +14,7 @@ import torch
 from matplotlib.figure import Figure
 
 from operformer import Grid, attention, voronoi_weights
-from operformer.domain.grading import graded_grid
+from operformer.domain.interpolation import graded_grid
 
 SIZES = (16, 32, 64, 128, 256, 512)
 DRAWS = 128  # of random points

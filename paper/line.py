@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from operformer.problems.catalogue import LAWS
+from operformer.problems import LAWS
 from operformer.runs.experiment import Data, Experiment, find_experiment
 from operformer.training.recipe import Training
 from paper.scales import Scales

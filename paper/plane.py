@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from operformer.problems import Kolmogorov, Problem
-from operformer.problems.catalogue import LAWS
+from operformer.problems import LAWS, Kolmogorov, Problem
 from operformer.runs.experiment import Data, Experiment
 from operformer.training.recipe import Training
 from paper.scales import Scale, Scales

@@ -17,8 +17,7 @@ from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
 from operformer.files import read_json, write_bytes
 from operformer.operators.counting import count_operations
-from operformer.problems import Problem
-from operformer.problems.catalogue import problem_of
+from operformer.problems import Problem, problem_of
 from operformer.runs import Run
 from operformer.runs.experiment import KINDS, Experiment
 from operformer.runs.records import jumps_of, look_of, rollout_of, rollout_values, spectrum_of

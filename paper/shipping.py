@@ -13,7 +13,7 @@ from operformer.evaluation.errors import summarise
 from operformer.files import write_bytes
 from operformer.operators import Operator, load
 from operformer.operators.pretrained import SHIPPED
-from operformer.problems.draws import Draws
+from operformer.problems.problem import Draws
 from operformer.runs import errors_on_tests, read_run
 from operformer.runs.experiment import Experiment
 from operformer.sharing.card import card

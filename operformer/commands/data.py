@@ -73,7 +73,7 @@ def generate(
     from operformer.data.generation import Draw, Share, make_header
     from operformer.data.generation import generate as make
     from operformer.data.progress import GenerationDisplay
-    from operformer.problems.catalogue import LAWS
+    from operformer.problems import LAWS
     from operformer.settings import choose
 
     chosen = _changed(choose(LAWS, problem, "the problem"), constants)
@@ -200,7 +200,7 @@ def _arrays(u: tuple[str, ...], z: tuple[str, ...]) -> tuple[list[str] | None, s
 
 def _changed(law: Problem, constants: tuple[str, ...]) -> Problem:
     """The law with some of its constants changed."""
-    from operformer.problems.catalogue import describe, problem_of
+    from operformer.problems import describe, problem_of
 
     values: dict[str, Any] = describe(law)
     for constant in constants:

@@ -74,7 +74,7 @@ def evaluate(run: Path) -> None:
     run
         The folder of the run.
     """
-    from operformer.runs import evaluate_run, evaluation_grids, read_run
+    from operformer.runs import evaluate_run, read_run
     from operformer.runs.report.tables import error_table, remarks
 
     evaluate_run(run)
@@ -82,7 +82,7 @@ def evaluate(run: Path) -> None:
     show(error_table([done]))
     for line in remarks(done):
         console.print(line, soft_wrap=True)
-    grids = evaluation_grids(done.experiment.problem, done.experiment.data.resolution)
+    grids = done.experiment.problem.evaluation_grids(done.experiment.data.resolution)
     left_out = grids.keys() - {evaluation.label for evaluation in done.evaluations}
     if left_out:
         console.print(f"left out, since the operator does not take these grids: {', '.join(sorted(left_out))}")

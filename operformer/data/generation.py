@@ -37,7 +37,7 @@ from operformer.domain import Samples
 from operformer.domain.samples import concatenate
 from operformer.errors import DataError, ResourceError, UsageError
 from operformer.files import PARTIAL, remove_abandoned, write_bytes
-from operformer.problems.catalogue import describe
+from operformer.problems import describe
 from operformer.problems.problem import Problem, check_draws
 from operformer.settings import construct
 

@@ -10,6 +10,7 @@ import numpy as np
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds
+from operformer.domain.interpolation import nested_grids
 from operformer.errors import UsageError
 from operformer.problems.problem import Problem
 
@@ -20,28 +21,36 @@ class Imported(Problem):
 
     folder: str
 
-    def pairs(self) -> StoredPairs:
-        """All pairs, on disk."""
+    has_law = False
+
+    @property
+    def stored(self) -> StoredPairs:  # type: ignore[override]
+        """All samples, on disk."""
         return open_pairs(self.folder)
 
     @property
     def input_names(self) -> tuple[str, ...]:
         """What the set calls u's channels."""
-        return self.pairs().manifest.header.fields.inputs
+        return self.stored.manifest.header.fields.inputs
 
     @property
     def output_names(self) -> tuple[str, ...]:
         """What the set calls z's channels."""
-        return self.pairs().manifest.header.fields.outputs
+        return self.stored.manifest.header.fields.outputs
 
     @property
     def bounds(self) -> Bounds:
         """The box that the set's grid lies in."""
-        return self.pairs().grid.bounds
+        return self.stored.grid.bounds
 
     def grid(self, resolution: int) -> Grid:
         """The set's own grid, whatever the resolution."""
-        return self.pairs().grid
+        return self.stored.grid
+
+    def evaluation_grids(self, resolution: int) -> dict[str, Grid]:
+        """The set's own grid, and coarser ones whose points are among its own: z is not known elsewhere."""
+        nested = {f"{1 / k:.3g}x": grid for k, grid in nested_grids(self.stored.grid).items()}
+        return dict(reversed(nested.items())) | {"1x": self.stored.grid}
 
     def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
         raise UsageError(f"{self.folder} holds pairs and no law: they are known on their own grid only")

@@ -48,6 +48,11 @@ class StoredPairs:
         self.grid = grid
 
     @property
+    def folder(self) -> Path:
+        """Where they are."""
+        return self._shelf.folder
+
+    @property
     def manifest(self) -> Manifest:
         """What the whole set is."""
         return self._shelf.manifest

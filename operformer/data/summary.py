@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from operformer.domain import Grid, Pairs
-from operformer.domain.moments import Moments
+from operformer.domain.samples import Moments
 
 BLOCK = 64  # pairs that are looked at together, so that a set on disk need not fit into memory
 LISTED = 20

@@ -2,8 +2,7 @@
 
 from operformer.domain.grid import Grid
 from operformer.domain.quadrature import h1_norm, inner_product, l2_norm, trapezoidal_weights, voronoi_weights
-from operformer.domain.ragged import pad, unpad
-from operformer.domain.samples import Pairs, Samples
+from operformer.domain.samples import Pairs, Samples, pad, unpad
 
 __all__ = [
     "Grid",

@@ -1,8 +1,8 @@
 """Complex Fourier modes from real coefficients (Definition FourierIntegralOperator_final).
 
-Analysis axis by axis gives products of cosines and sines. A translation-invariant operator acts on cos(2 pi k . x) and
-sin(2 pi k . x) with k in Z^d, pair by pair; these are sums of 2^(d-1) products: cos(a + b) = cos a cos b - sin a sin b.
-Of k and -k one is enough for real functions, so (2 m - 1)^d real numbers are all there is.
+Analysis axis by axis gives products of cosines and sines. A translation-invariant operator acts on pairs
+cos(2 pi k . x), sin(2 pi k . x), k in Z^d. Each is a sum of 2^(d-1) products: cos(a + b) = cos a cos b - sin a sin b.
+For real functions one of k and -k is enough, so there are (2 m - 1)^d real coefficients.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ import torch
 from torch import Tensor
 
 from operformer.domain.basis import Basis
-from operformer.domain.transform import all_modes
 
 
 @dataclass(frozen=True, eq=False)
 class Modes:
-    """The functions that an integral operator acts on, one by one or as pairs (cos, sin) of a wave number.
+    """The E functions that an integral operator acts on, one by one or as pairs (cos, sin) of a wave number.
 
-    First come ``n_single`` functions by themselves (k = 0, or all of a real basis), then the pairs, cosine first: E in
-    all. Each is a signed sum of products of one-dimensional functions; the map of their coefficients is an isometry,
-    so its adjoint, a signed sum for each product, leads back.
+    The first ``n_single`` functions stand alone: k = 0, or all of a real basis. The pairs follow, cosine first. Each
+    function is a signed sum of products of one-dimensional functions. The map between their coefficients is an
+    isometry, so its adjoint is its inverse: a signed sum for each product.
     """
 
     wave_numbers: tuple[tuple[int, ...], ...]  # of the singles, then of the pairs
@@ -41,26 +40,19 @@ class Modes:
         """E, the number of functions: (2 m - 1)^d for Fourier's basis."""
         return len(self.terms)
 
-    def gather(self, coefficients: Tensor) -> Tensor:
-        """(rows, products, c) -> (E, rows, c)."""
-        return signed_sums(coefficients.transpose(0, 1), self.terms, self.signs, self.adjoint_terms, self.adjoint_signs)
-
-    def scatter(self, entries: Tensor) -> Tensor:
-        """(E, rows, c) -> (rows, products, c)."""
-        tables = (self.adjoint_terms, self.adjoint_signs, self.terms, self.signs)
-        return signed_sums(entries, *tables).transpose(0, 1)
-
 
 @cache
 def make_modes(basis: Basis, n_modes: tuple[int, ...]) -> Modes:
-    """The functions of a basis with so many modes along each axis; kept, so never on torch's device of the moment."""
+    """The functions of a basis with these numbers of modes; cached, so on the CPU whatever the default device is."""
     if not basis.has_pairs:
         terms = torch.arange(prod(n_modes), device="cpu").unsqueeze(-1)
         signs = torch.ones_like(terms, dtype=torch.float64)
-        return Modes(tuple(all_modes(n_modes)), len(terms), terms, signs, terms, signs)
+        return Modes(tuple(product(*map(range, n_modes))), len(terms), terms, signs, terms, signs)
     wave_numbers, entries = [], []
-    for k in all_modes(n_modes):
-        for direction in _directions(k):
+    for k in product(*map(range, n_modes)):
+        moving = [j for j, kj in enumerate(k) if kj]
+        # The signs that make different waves of |k|, one of each pair of opposite ones.
+        for direction in product(*((1, -1) if j in moving[1:] else (1,) for j in range(len(k)))):
             wave_numbers.append(tuple(s * kj for s, kj in zip(direction, k, strict=True)))
             entries.append(_expansion(k, direction, n_modes, is_sine=False))
             if any(k):
@@ -78,7 +70,7 @@ def signed_sums(source: Tensor, terms: Tensor, signs: Tensor, back: Tensor, back
 
 
 class _SignedSum(torch.autograd.Function):
-    """`_signed_sum`, its gradient by the adjoint table: a gather too, where torch's own would be a scatter."""
+    """`_signed_sum` with a gradient that gathers by the adjoint table; torch's own would scatter."""
 
     @staticmethod
     def forward(ctx: Any, source: Tensor, terms: Tensor, signs: Tensor, back: Tensor, back_signs: Tensor) -> Tensor:
@@ -108,17 +100,6 @@ def _table(sums: list[list[tuple[int, float]]]) -> tuple[Tensor, Tensor]:
     return indices, torch.tensor([[sign for _, sign in terms] for terms in padded], dtype=torch.float64, device="cpu")
 
 
-def _directions(k: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The signs that make different waves of |k|, one of each pair of opposite ones."""
-    found = []
-    for signs in product((1, -1), repeat=len(k)):
-        moving = [sign for sign, kj in zip(signs, k, strict=True) if kj]
-        resting = [sign for sign, kj in zip(signs, k, strict=True) if not kj]
-        if all(sign == 1 for sign in resting) and (not moving or moving[0] == 1):
-            found.append(signs)
-    return found
-
-
 def _expansion(
     k: tuple[int, ...], direction: tuple[int, ...], n_modes: tuple[int, ...], is_sine: bool
 ) -> list[tuple[int, float]]:
@@ -126,17 +107,12 @@ def _expansion(
 
     exp(i sum_j s_j a_j) = prod_j (cos a_j + i s_j sin a_j): a product with n sines has the factor i^n prod s_j.
     """
-    d = len(k)
-    n_moving = sum(kj > 0 for kj in k)
-    norm = 1 / sqrt(2 ** max(n_moving - 1, 0))
+    norm = 1 / sqrt(2 ** max(sum(kj > 0 for kj in k) - 1, 0))
     entries: list[tuple[int, float]] = []
-    for sines in product((0, 1), repeat=d):
-        n_sines = sum(sines)
-        if n_sines % 2 != int(is_sine):
-            continue
-        sign = (-1.0) ** (n_sines // 2) * prod(s for s, b in zip(direction, sines, strict=True) if b)
-        if any(b and not kj for b, kj in zip(sines, k, strict=True)):
-            continue  # sin 0
+    for sines in product((0, 1), repeat=len(k)):
+        if sum(sines) % 2 != int(is_sine) or any(b and not kj for b, kj in zip(sines, k, strict=True)):
+            continue  # the other part, or sin 0
+        sign = (-1.0) ** (sum(sines) // 2) * prod(s for s, b in zip(direction, sines, strict=True) if b)
         index = 0
         for kj, b, m in zip(k, sines, n_modes, strict=True):
             index = index * 2 * m + 2 * kj + b

@@ -1,35 +1,45 @@
-"""A function known on one grid, read at the points of another: piecewise linear, second order."""
+"""From one grid to another: functions read elsewhere, nested uniform grids, graded grids."""
 
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from operformer.domain.grid import Grid
 from operformer.domain.quadrature import check_values
-from operformer.domain.ragged import unpad
+from operformer.domain.samples import unpad
 from operformer.errors import UsageError
+
+LEAST = 4  # points along an axis of a nested grid; fewer do not represent a function
 
 
 def interpolate(u: Tensor, grid: Grid, query: Grid) -> Tensor:
-    """u(x') = sum_j lambda_j(x') u(x_j), lambda the hat functions of the grid: (..., *shape) -> (..., *query.shape).
+    """u(x') = sum_j lambda_j(x') u(x_j), lambda the hat functions of the grid: piecewise linear, second order.
 
-    Multilinear on tensor products (periodic ones wrap around), barycentric on a triangulation of scattered points.
-    Beyond the outermost points the nearest cell goes on linearly, or for scattered points the nearest value holds.
-    On a ragged grid every sample is read from its own points.
+    Tensor products are interpolated multilinearly, scattered points on a triangulation. Periodic grids wrap around.
+    Beyond the outermost points of a tensor product the nearest cell is extrapolated linearly; beyond scattered points
+    the nearest value holds. On a ragged grid every sample is read from its own points.
+
+    Args:
+        u: values (..., *grid.shape).
+        grid: where u is known.
+        query: where u is wanted; inside the box of ``grid`` and the same points for all samples.
+
+    Returns:
+        (..., *query.shape).
     """
     check_values(u.unsqueeze(0), grid)  # a channel axis is not needed here
     if query.counts is not None:
         raise UsageError(f"the points to read at must be the same for all samples: got {query}")
     if grid.counts is not None:
         return torch.stack([interpolate(one, grid.of_sample(k), query) for k, one in enumerate(unpad(u, grid))])
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling():  # its conditions look at values
         _check_same_domain(grid, query)
     neighbours, shares = _scattered_stencil(grid, query) if grid.axes is None else _product_stencil(grid, query)
-    flat = u.flatten(-grid.n_axes)
-    gathered = flat[..., neighbours.to(u.device)]
+    gathered = u.flatten(-grid.n_axes)[..., neighbours.to(u.device)]
     return (gathered * shares.to(u)).sum(-1).unflatten(-1, query.shape)
 
 
@@ -97,3 +107,51 @@ def _check_same_domain(grid: Grid, query: Grid) -> None:
         slack = 1e-12 * (upper - lower)  # n dt may be rounded past the end
         if float(query.points[..., k].min()) < lower - slack or float(query.points[..., k].max()) > upper + slack:
             raise UsageError(f"the query {query} reaches outside the domain of {grid}; give points inside it")
+
+
+def nested_grids(grid: Grid, divisors: tuple[int, ...] = (2, 3, 4)) -> dict[int, Grid]:
+    """The uniform grids of the same kind and domain that hold every k-th point of a grid, by k.
+
+    Nodes and periodic grids are divided by the divisors of their number of intervals. Cells are divided by odd numbers
+    only: the midpoint of two or four cells is not the midpoint of one.
+    """
+    found = {}
+    for k in divisors:
+        intervals = [n - 1 if grid.kind == "nodes" else n for n in grid.shape]
+        sizes = [n // k + (grid.kind == "nodes") for n in intervals]
+        is_nested = grid.kind in ("nodes", "periodic") or (grid.kind == "cells" and k % 2 == 1)
+        if is_nested and not any(n % k for n in intervals) and min(sizes) >= LEAST:
+            kind: Any = grid.kind
+            found[k] = Grid.uniform(sizes, grid.bounds, kind).to(grid.points.device)
+    return found
+
+
+def restrict(u: Tensor, grid: Grid, coarse: Grid) -> Tensor:
+    """u at the points of a nested grid, without interpolation: (..., *grid.shape) -> (..., *coarse.shape)."""
+    check_values(u.unsqueeze(0), grid)
+    for k, nested in nested_grids(grid, tuple(range(1, max(grid.shape)))).items():
+        if (nested.shape, nested.kind, nested.bounds) == (coarse.shape, coarse.kind, coarse.bounds):
+            kept: Any = (..., *[slice(k // 2 if grid.kind == "cells" else 0, None, k)] * grid.dim)
+            return u[kept]
+    raise UsageError(f"the points of {coarse} are not among those of {grid}")
+
+
+def grade(s: Tensor, grading: float) -> Tensor:
+    """x = s - a s (1 - s): [0, 1] onto itself with slopes from 1 - a to 1 + a, a the grading."""
+    return s - grading * s * (1 - s)
+
+
+def graded_grid(grid: Grid, grading: float = 0.5) -> Grid:
+    """A rectilinear grid of the same shape whose points crowd smoothly at the lower ends.
+
+    Args:
+        grid: a uniform or rectilinear grid; its bounds become the outermost points.
+        grading: a in [0, 1); spacings grow from 1 - a to 1 + a times the mean. Good values: 0.5 to 0.8.
+    """
+    if grid.axes is None:
+        raise UsageError(f"a graded grid has axes: got {grid}; give a uniform or rectilinear grid")
+    axes = [
+        lower + (upper - lower) * grade(torch.linspace(0, 1, n, dtype=torch.float64), grading)
+        for n, (lower, upper) in zip(grid.shape, grid.bounds, strict=True)
+    ]
+    return Grid.rectilinear(*axes, bounds=grid.bounds).to(grid.points.device)

@@ -1,8 +1,8 @@
 """The partition of D into congruent patches, and functions on them (Section 3, equations reshape and unshape).
 
-A patch has points and weights of its own. Where the grid divides evenly (cells and periodic grids), every patch has the
-same ones and S_reshape is a reshape; elsewhere patches are padded with points of weight zero to a common size. A point
-on a face that two patches share belongs to both, and S'_reshape takes the mean of its values.
+A patch has points and weights of its own. Where cells or a periodic grid divide evenly, every patch has the same ones
+and S_reshape is a reshape. Elsewhere patches are padded to a common size with points of weight zero. A point on a face
+belongs to both patches that share it, and S'_reshape takes the mean of its values.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -17,25 +18,21 @@ from torch import Tensor
 from operformer.domain.grid import Grid
 from operformer.errors import UsageError
 
-# Points nearer to a face than this part of a patch lie on it.
-ON_FACE = 1e-9
+ON_FACE = 1e-9  # points nearer to a face than this part of a patch lie on it
 
 
 @dataclass(frozen=True, eq=False)
 class AxisPatches:
-    """The points of one axis, patch by patch (P, m): their index on the axis, coordinate in [0, 1], and weight.
+    """The points of one axis, patch by patch (P, m).
 
-    Weights sum to 1 in every patch; padding has weight zero; ``sizes`` is how many points a patch has without it.
-    ``places`` (2, n) are the first and the last place, of all P m, that each point of the axis has: on a face it has
-    two. ``is_even``: no padding, no shared points, and the same coordinates and weights in every patch, which then
-    stand once, as (1, m).
+    ``is_even``: no padding, no shared points, and the same ``local`` and ``weights`` in every patch; they stand once.
     """
 
-    members: Tensor
-    local: Tensor
-    weights: Tensor
-    sizes: tuple[int, ...]
-    places: Tensor
+    members: Tensor  # (P, m), indices of points on the axis
+    local: Tensor  # (P or 1, m), coordinates in [0, 1]
+    weights: Tensor  # (P or 1, m), 1 in sum for every patch, 0 for padding
+    sizes: tuple[int, ...]  # numbers of points without padding
+    places: Tensor  # (2, n), the first and the last of all P m places of each point; on a face it has two
     is_even: bool
 
 
@@ -46,6 +43,7 @@ class TensorPatches:
     n_patches: tuple[int, ...]
     shape: tuple[int, ...]
     axes: tuple[AxisPatches, ...]
+    is_present: ClassVar[None] = None  # which patches hold points: all of them
 
     @property
     def local_shape(self) -> tuple[int, ...]:
@@ -56,11 +54,6 @@ class TensorPatches:
     def is_even(self) -> bool:
         """Whether S_reshape is a reshape."""
         return all(axis.is_even for axis in self.axes)
-
-    @property
-    def is_present(self) -> Tensor | None:
-        """Which patches hold points: None, that is all of them."""
-        return None
 
     def split(self, u: Tensor) -> Tensor:
         """S_reshape: (batch, *shape, c) -> (batch, P, *points, c)."""
@@ -94,20 +87,16 @@ class TensorPatches:
 
 @dataclass(frozen=True, eq=False)
 class ScatteredPatches:
-    """The patches of scattered points: (batch, N, c) as (batch, P, M, c), M the most points that a patch holds.
-
-    ``members``, ``weights`` and ``is_real`` are (P, M), ``local`` is (P, M, d), ``places`` (N,) says where of all P M
-    a point stands. A patch that holds no weight is not ``is_present``.
-    """
+    """The patches of scattered points: (batch, N, c) as (batch, P, M, c), M the most points that a patch holds."""
 
     n_patches: tuple[int, ...]
     shape: tuple[int, ...]
-    members: Tensor
-    local: Tensor
-    weights: Tensor
-    is_real: Tensor
-    places: Tensor
-    is_present: Tensor
+    members: Tensor  # (P, M), indices of points
+    local: Tensor  # (P, M, d), coordinates in [0, 1]
+    weights: Tensor  # (P, M), 1 in sum for every patch that is present
+    is_real: Tensor  # (P, M), False for padding
+    places: Tensor  # (N,), the place of each point among all P M
+    is_present: Tensor  # (P,), whether a patch holds any weight
 
     @property
     def local_shape(self) -> tuple[int, ...]:
@@ -127,7 +116,7 @@ Patches = TensorPatches | ScatteredPatches
 
 
 def make_patches(grid: Grid, n_patches: Sequence[int]) -> Patches:
-    """The patches of a grid, so many along each axis."""
+    """The partition of a grid's domain into ``n_patches`` along each axis."""
     counts = tuple(n_patches)
     if len(counts) != grid.dim:
         raise UsageError(f"n_patches must have one number for each axis: got {counts} for dimension {grid.dim}")
@@ -139,7 +128,7 @@ def make_patches(grid: Grid, n_patches: Sequence[int]) -> Patches:
 
 def _axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
     axis = grid.axes[k] if grid.axes is not None else grid.points[:, k]
-    n, device = axis.shape[0], axis.device  # len would fix the size of an exported graph
+    n, device = axis.shape[0], axis.device  # len would fix the size in an exported graph
     if count > n:
         raise UsageError(f"axis {k} has {n} points for {count} patches; use at most {n} patches or a finer grid")
     if grid.kind in ("cells", "periodic") and n % count == 0:
@@ -167,9 +156,9 @@ def _searched_ends(position: Tensor, count: int) -> list[tuple[int, int]]:
 
 
 def _ends(kind: str, n: int, patch: int, count: int) -> tuple[int, int]:
-    """`_searched_ends` of one of the patches of n uniform points: whole numbers know it exactly.
+    """`_searched_ends` of one of the patches of n uniform points, in exact integers.
 
-    No value of the grid is looked at, so compilers know every size, and nothing waits for a GPU.
+    It reads no value of the grid: compilers know every size, and nothing waits for a GPU.
     """
     # Point i is at (2 i + shift) count / length, in patches.
     shift, length = (1 if kind == "cells" else 0), 2 * (n - 1 if kind == "nodes" else n)
@@ -187,7 +176,7 @@ def _padded(position: Tensor, ends: list[tuple[int, int]], k: int) -> AxisPatche
             "grid"
         )
     slots = torch.arange(max(widths), device=position.device)
-    # Row by row from numbers: a tensor made of a list would be copied from the CPU at every call.
+    # Made row by row: a tensor made of a list would be copied from the CPU at every call.
     chosen = torch.stack([first + slots.clamp(max=beyond - first - 1) for first, beyond in ends])
     real = torch.stack([slots < width for width in widths])
     is_last = torch.stack([slots == width - 1 for width in widths])
@@ -203,7 +192,7 @@ def _padded(position: Tensor, ends: list[tuple[int, int]], k: int) -> AxisPatche
 
 
 def _places(ends: list[tuple[int, int]], width: int, device: torch.device) -> Tensor:
-    """The first and the last place (2, n) of each sorted point among patches of so many places; none has a third."""
+    """The first and the last place (2, n) of each sorted point among patches of ``width`` places; none has a third."""
     first, last = [], []
     for p, (start, beyond) in enumerate(ends):
         begin = max(start, ends[p - 1][1]) if p else start

@@ -1,7 +1,7 @@
 """Quadrature: weights, the inner product and the norms of L2(D) and H1(D) (Section 2, Appendix B.1).
 
-A function is a tensor of values ``(..., channels, *shape)`` on the points of a grid. One set of weights serves
-attention, losses and metrics alike, so that every one of them converges to the same integral.
+A function is a tensor of values ``(..., channels, *shape)`` on the points of a grid. Attention, losses and metrics use
+the same weights, so all of them converge to the same integrals.
 """
 
 from __future__ import annotations
@@ -33,9 +33,14 @@ def trapezoidal_weights(axis: Tensor) -> Tensor:
 
 
 def voronoi_weights(points: Tensor, bounds: GivenBounds | None = None) -> Tensor:
-    """w_i = |{y in D: y is nearer to x_i than to any other point}|, for points (N, d) in a box, d = 1, 2, 3.
+    """w_i = |{y in D: y is nearer to x_i than to any other point}|: the weights of scattered points in a box D.
 
-    ``bounds=None`` is the unit cube. Points that coincide share their cell equally.
+    Args:
+        points: (N, d), N >= 2, d = 1, 2 or 3, in any order. Points that coincide share their cell equally.
+        bounds: one (lower, upper) for each axis; None is the unit cube.
+
+    Returns:
+        (N,), float64; they sum to the volume of the box.
     """
     points = as_points(points)
     if points.ndim != 2 or points.shape[1] not in (1, 2, 3) or len(points) < 2:
@@ -48,7 +53,11 @@ def voronoi_weights(points: Tensor, bounds: GivenBounds | None = None) -> Tensor
     distinct = array[chosen]
     if len(distinct) == 1:
         return torch.full((len(points),), np.prod(box[:, 1] - box[:, 0]) / len(points), dtype=torch.float64)
-    cells = _interval_lengths(distinct[:, 0], box[0]) if len(box) == 1 else _cell_volumes(distinct, box)
+    if len(box) == 1:
+        middles = (distinct[1:, 0] + distinct[:-1, 0]) / 2
+        cells = np.diff(np.concatenate([box[0, :1], middles, box[0, 1:]]))
+    else:
+        cells = _cell_volumes(distinct, box)
     shared = (cells / copies)[cell_of.reshape(-1)]
     return torch.from_numpy(shared).to(points.device)
 
@@ -69,15 +78,11 @@ def l2_norm(u: Tensor, grid: Grid) -> Tensor:
 def h1_norm(u: Tensor, grid: Grid) -> Tensor:
     """(||u||^2 + ||grad u||^2)^(1/2), in L2(D): (..., c, *shape) -> (...).
 
-    The gradient is the difference along each edge of the grid, integrated by the midpoint rule over the edges: second
-    order, and unlike central differences it sees a checkerboard. Scattered points have no edges and are refused.
+    The gradient is the difference along each edge of the grid, integrated by the midpoint rule over the edges. This is
+    of second order, and unlike central differences it sees a checkerboard. Scattered points have no edges and are
+    refused.
     """
-    return (inner_product(u, u, grid) + h1_seminorm_squared(u, grid)).sqrt()
-
-
-def h1_seminorm_squared(u: Tensor, grid: Grid) -> Tensor:
-    """||grad u||^2 in L2(D): (..., c, *shape) -> (...)."""
-    check_values(u, grid)
+    squares = inner_product(u, u, grid)
     if grid.axes is None:
         raise UsageError(
             "the H1 norm needs neighbouring points: got scattered points, which have none; use the L2 norm, or a "
@@ -87,13 +92,12 @@ def h1_seminorm_squared(u: Tensor, grid: Grid) -> Tensor:
     for k in range(grid.dim):
         position = k - grid.dim
         values, steps, lengths = edges(u, grid, k)
-        slope_squared = (values / _along(steps.to(u), position)).square()
-        integrand = slope_squared * _along(lengths.to(u), position)
+        integrand = (values / _along(steps.to(u), position)).square() * _along(lengths.to(u), position)
         for other, weights in enumerate(grid.axis_weights):
             if other != k:
                 integrand = integrand * _along(weights.to(u), other - grid.dim)
         total = total + integrand.sum(tuple(range(-grid.dim - 1, 0)))
-    return total
+    return (squares + total).sqrt()
 
 
 def edges(u: Tensor, grid: Grid, k: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -129,21 +133,15 @@ def check_values(u: Tensor, grid: Grid) -> None:
         )
 
 
-def _interval_lengths(points: np.ndarray, box: np.ndarray) -> np.ndarray:
-    faces = np.concatenate([box[:1], (points[1:] + points[:-1]) / 2, box[1:]])
-    return np.diff(faces)
-
-
 def _cell_volumes(points: np.ndarray, box: np.ndarray) -> np.ndarray:
     """Cells clipped to the box: mirror images of the points across its faces make the faces cell boundaries."""
-    from scipy.spatial import QhullError, Voronoi  # here: it takes a fifth of torch's time to import
+    from scipy.spatial import ConvexHull, QhullError, Voronoi  # here: it takes a fifth of torch's time to import
 
     lower, extent = box[:, 0], box[:, 1] - box[:, 0]
-    # In the unit cube; points on a face move inside by 1e-9, so that they do not coincide with their own image.
-    inside = np.clip((points - lower) / extent, 1e-9, 1 - 1e-9)
-    # Scaling changes what "nearest" means unless every axis is scaled alike.
-    inside = inside * extent / extent.max()
     size = extent / extent.max()
+    # Points on a face move inside by 1e-9, so that they do not coincide with their own image. All axes are scaled by
+    # the same factor, which does not change what is nearest.
+    inside = np.clip((points - lower) / extent, 1e-9, 1 - 1e-9) * extent / extent.max()
     images = [inside]
     for k in range(len(box)):
         for face in (0.0, size[k]):
@@ -153,14 +151,8 @@ def _cell_volumes(points: np.ndarray, box: np.ndarray) -> np.ndarray:
     try:
         diagram = Voronoi(np.concatenate(images))
         corners = [diagram.vertices[diagram.regions[r]] for r in diagram.point_region[: len(points)]]
-        volumes = np.array([_polytope_volume(c) for c in corners])
+        volumes = np.array([ConvexHull(c, qhull_options="QJ Pp").volume for c in corners])
     except QhullError as error:
         raise UsageError(f"Voronoi weights: the points are too close to degenerate ({str(error).split()[0]})") from None
     # Qhull joggles degenerate cells by about 1e-10; the cells fill the box exactly.
     return volumes * (np.prod(extent) / volumes.sum())
-
-
-def _polytope_volume(corners: np.ndarray) -> float:
-    from scipy.spatial import ConvexHull
-
-    return float(ConvexHull(corners, qhull_options="QJ Pp").volume)

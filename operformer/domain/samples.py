@@ -1,4 +1,4 @@
-"""Samples: pairs (u, z) of functions on one grid, in memory or on disk, and the parts a set is cut into."""
+"""Samples: pairs of functions (u, z) on one grid, ragged values, and moments over samples."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Protocol, overload
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad as pad_zeros
 
 from operformer.domain.grid import Grid
 from operformer.errors import DataError, UsageError
 
-BLOCK = 64  # pairs that are looked at together, so that a set on disk need not fit into memory
+BLOCK = 64  # samples that are read together, so that a set on disk need not fit into memory
 
 
 class Pairs(Protocol):
-    """Pairs (u, z) of one grid, in memory (`Samples`) or on disk; a slice is pairs again, chosen ones are in memory."""
+    """Samples on one grid, in memory (`Samples`) or on disk. A slice stays there; chosen samples are read to memory."""
 
     @property
     def grid(self) -> Grid:
-        """The grid that all of them are known on."""
+        """The grid that all samples are known on."""
 
     @property
     def channels(self) -> tuple[int, int]:
@@ -35,15 +36,23 @@ class Pairs(Protocol):
     def __getitem__(self, index: Tensor) -> Samples: ...
 
     def blocks(self, count: int) -> Iterator[Samples]:
-        """All pairs in their order, so many at a time in memory."""
+        """All samples in their order, ``count`` at a time in memory."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Samples:
-    """Pairs of functions on one grid: u (count, in_channels, *shape) and z (count, out_channels, *shape).
+    """Pairs of functions (u, z) on one grid, in memory.
 
-    On a ragged grid each pair has points of its own. ``checks`` is what a solver says of each pair (count,), such as
-    its residual.
+    Args:
+        u: inputs, (count, in_channels, *grid.shape).
+        z: outputs, (count, out_channels, *grid.shape).
+        grid: where all of them are known; on a ragged grid each sample has points of its own.
+        checks: what a solver reports of each sample, such as its residual: (count,) each.
+
+    Example:
+        >>> u = torch.rand(5, 1, 32)
+        >>> samples = Samples(u, u.cumsum(-1) / 32, Grid.uniform(32, kind="cells"))
+        >>> few = samples[:3]
     """
 
     u: Tensor
@@ -85,24 +94,24 @@ class Samples:
         return f"Samples({len(self)} pairs, {inputs} to {outputs} channels, {dtype}, {self.grid})"
 
     def blocks(self, count: int) -> Iterator[Samples]:
-        """All pairs in their order, so many at a time."""
+        """All samples in their order, ``count`` at a time."""
         return (self[first : first + count] for first in range(0, len(self), count))
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Samples:
-        """The same pairs on another device, their values in another precision; the grid stays in float64."""
+        """The same samples on another device or with values in another precision; the grid stays in float64."""
         grid = self.grid if device is None else self.grid.to(device)
         return Samples(self.u.to(device=device, dtype=dtype), self.z.to(device=device, dtype=dtype), grid, self.checks)
 
 
 def concatenate(parts: Sequence[Samples]) -> Samples:
-    """All pairs of several sets of one grid."""
+    """All samples of several sets on one grid."""
     checks = {name: torch.cat([part.checks[name] for part in parts]) for name in parts[0].checks}
     return Samples(torch.cat([p.u for p in parts]), torch.cat([p.z for p in parts]), parts[0].grid, checks)
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Pairs to learn from, pairs to choose by, and pairs that neither has seen."""
+    """Samples to train on, samples to choose by, and samples that neither has seen."""
 
     train: Pairs
     validation: Pairs
@@ -110,7 +119,7 @@ class Split:
 
 
 def split(samples: Pairs, validation: int, test: int) -> Split:
-    """The last ``test`` pairs, the ``validation`` pairs before them, and the rest to train on."""
+    """The last ``test`` samples, the ``validation`` samples before them, and the rest to train on."""
     train = len(samples) - validation - test
     if min(validation, test) < 0 or train < 1:
         raise UsageError(
@@ -120,18 +129,101 @@ def split(samples: Pairs, validation: int, test: int) -> Split:
 
 
 def check_samples(samples: Pairs, kind: str) -> None:
-    """Refuse pairs that cannot be learnt from: not finite, or an output that is zero everywhere."""
+    """Refuse samples that nothing can be learned from: not finite, or with an output that is zero everywhere."""
     if not len(samples):
         raise DataError(f"there are no {kind} samples; give at least one")
     first = 0
     for block in samples.blocks(BLOCK):
-        for name, values in (("u", block.u), ("z", block.z)):
-            broken = ~torch.isfinite(values).flatten(1).all(1)
+        not_finite = [~torch.isfinite(values).flatten(1).all(1) for values in (block.u, block.z)]
+        for broken, complaint in (
+            (not_finite[0], "of u holds values that are not finite"),
+            (not_finite[1], "of z holds values that are not finite"),
+            ((block.z == 0).flatten(1).all(1), "of z is zero everywhere and has no relative error"),
+        ):
             if bool(broken.any()):
-                where = f"{kind} sample {first + int(broken.nonzero()[0])}"
-                raise DataError(f"{where} of {name} holds values that are not finite; leave it out")
-        zero = (block.z == 0).flatten(1).all(1)
-        if bool(zero.any()):
-            where = f"{kind} sample {first + int(zero.nonzero()[0])}"
-            raise DataError(f"{where} of z is zero everywhere and has no relative error; leave it out")
+                raise DataError(f"{kind} sample {first + int(broken.nonzero()[0])} {complaint}; leave it out")
         first += len(block)
+
+
+def pad(values: Sequence[Tensor], grid: Grid) -> Tensor:
+    """The functions of a ragged grid as one tensor, zero where a sample has no point.
+
+    Args:
+        values: (channels, N_i) for each sample.
+        grid: a ragged grid with the points of each sample.
+
+    Returns:
+        (batch, channels, N), N the largest N_i.
+    """
+    counts = _counts(grid)
+    if len(values) != len(counts):
+        raise UsageError(f"values must be one tensor for each of {len(counts)} sets of points: got {len(values)}")
+    for k, (one, n) in enumerate(zip(values, counts, strict=True)):
+        if one.ndim != 2 or one.shape[1] != n or one.shape[0] != values[0].shape[0]:
+            raise UsageError(f"values of sample {k} must be ({values[0].shape[0]}, {n}): got {tuple(one.shape)}")
+    return torch.stack([pad_zeros(one, (0, grid.shape[0] - one.shape[1])) for one in values])
+
+
+def unpad(values: Tensor, grid: Grid) -> list[Tensor]:
+    """The inverse of `pad`: (batch, channels, N) -> (channels, N_i) for each sample."""
+    counts = _counts(grid)
+    if values.ndim != 3 or (len(values), values.shape[2]) != (len(counts), grid.shape[0]):
+        raise UsageError(f"values must be ({len(counts)}, channels, {grid.shape[0]}): got {tuple(values.shape)}")
+    return [one[:, :n] for one, n in zip(values, counts, strict=True)]
+
+
+def is_point(grid: Grid) -> Tensor:
+    """Where a ragged grid has points and not padding: (batch, 1, N)."""
+    counts = torch.tensor(_counts(grid), device=grid.weights.device)
+    return (torch.arange(grid.shape[0], device=counts.device) < counts.unsqueeze(-1)).unsqueeze(1)
+
+
+def _counts(grid: Grid) -> tuple[int, ...]:
+    if grid.counts is None:
+        raise UsageError(f"values are padded on a ragged grid: got {grid}; make one with Grid.ragged(points)")
+    return grid.counts
+
+
+class Moments:
+    """Mean, standard deviation and root mean square of each channel over D and over samples, block by block.
+
+    Integrals use the weights of the samples' grids. Before anything was added, all moments are NaN.
+    """
+
+    def __init__(self, channels: int) -> None:
+        self._mean = torch.zeros(channels, dtype=torch.float64)
+        self._squares = torch.zeros(channels, dtype=torch.float64)
+        self._counted = 0
+
+    def add(self, values: Tensor, grid: Grid) -> None:
+        """Add samples (count, channels, *shape) on a grid. On a ragged grid every sample counts the same."""
+        count = len(values)
+        if not count:
+            return
+        flat, weights = values.flatten(2).double(), grid.weights.to(values.device)
+        if grid.counts is None:
+            over, weights = "bcn,n->c", (weights / weights.sum()).flatten()
+        else:
+            over, weights = "bcn,bn->c", (weights / weights.sum(-1, keepdim=True)).squeeze(1)
+        mean = torch.einsum(over, flat, weights) / count
+        squares = torch.einsum(over, (flat - mean[:, None]).square(), weights)
+        # The squares about the common mean are those of both parts and n m / (n + m) (difference of the means)^2.
+        share, difference = count / (self._counted + count), mean.cpu() - self._mean
+        self._mean += share * difference
+        self._squares += squares.cpu() + self._counted * share * difference.square()
+        self._counted += count
+
+    @property
+    def mean(self) -> Tensor:
+        """(channels,), float64."""
+        return self._mean if self._counted else torch.full_like(self._mean, torch.nan)
+
+    @property
+    def std(self) -> Tensor:
+        """(channels,), float64."""
+        return (self._squares / (self._counted or torch.nan)).sqrt()
+
+    @property
+    def root_mean_square(self) -> Tensor:
+        """(channels,), float64: the deviation from zero."""
+        return (self.std.square() + self.mean.square()).sqrt()

@@ -1,39 +1,37 @@
-"""Analysis and synthesis: values on patches to coefficients in a basis and back, by small dense matrices.
+"""Analysis and synthesis: values on patches to coefficients in a basis and back, by small dense matrices (Section 4.1).
 
-Analysis is a weighted sum of basis values at the points of a patch, synthesis evaluates the basis at them. So the
-coefficients belong to the patch, not to the grid, and every grid speaks of the same ones up to its quadrature error.
+Analysis is a weighted sum of basis values at the points of a patch. Synthesis evaluates the basis at the points. The
+coefficients belong to the patch and not to the grid: every grid has the same ones, up to its quadrature error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
-from math import prod
 
 import torch
 from torch import Tensor
 
 from operformer.domain.basis import Basis
+from operformer.domain.grid import Grid
 from operformer.domain.patches import AxisPatches, Patches, ScatteredPatches
 from operformer.domain.products import exact_matmul
 
-FEW = 16  # columns of a product
+FEW = 16  # columns below which a product is transposed: many rows of few columns each are slow
 
 
 @dataclass(frozen=True, eq=False)
-class TensorTransform:
-    """One matrix for each axis and, unless all patches are alike, for each patch along it: (P_k or 1, size, points)."""
+class Transform:
+    """Matrices (P_k, size, points) for each axis and each patch along it; scattered points have one "axis".
+
+    ``is_shared``: all patches of a tensor product have the same matrices, which then stand once: P_k = 1.
+    """
 
     n_patches: tuple[int, ...]
     analysis: tuple[Tensor, ...]
     synthesis: tuple[Tensor, ...]
     gram: tuple[Tensor, ...] | None
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether all patches have the same matrices."""
-        return all(len(matrix) == 1 for matrix in self.analysis)
+    is_shared: bool
 
     def analyse(self, v: Tensor) -> Tensor:
         """(batch, P, *points, c) -> (batch, P, sizes, c), the sizes of all axes flattened."""
@@ -41,72 +39,46 @@ class TensorTransform:
 
     def synthesise(self, coefficients: Tensor) -> Tensor:
         """(batch, P, sizes, c) -> (batch, P, *points, c)."""
-        return self._apply(self.synthesis, self._unflatten(coefficients, self.synthesis), exact_matmul)
+        return self._apply(self.synthesis, coefficients.unflatten(2, self._sizes), exact_matmul)
 
     def weigh(self, coefficients: Tensor) -> Tensor:
         """The coefficients a with <a, b> = <sum_i a_i phi_i, sum_j b_j phi_j>; themselves if phi is orthonormal."""
         if self.gram is None:
             return coefficients
-        return self._apply(self.gram, self._unflatten(coefficients, self.gram)).flatten(2, -2)
+        return self._apply(self.gram, coefficients.unflatten(2, self._sizes)).flatten(2, -2)
 
-    def _unflatten(self, coefficients: Tensor, matrices: tuple[Tensor, ...]) -> Tensor:
-        return coefficients.unflatten(2, tuple(matrix.shape[-1] for matrix in matrices))
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(matrix.shape[-1] for matrix in self.synthesis)
 
     def _apply(
         self, matrices: tuple[Tensor, ...], v: Tensor, multiply: Callable[[Tensor, Tensor], Tensor] = torch.matmul
     ) -> Tensor:
         """Multiply axis by axis, the last one first: never more than a matrix in front of contiguous columns."""
         d = len(matrices)
-        is_shared = all(len(matrix) == 1 for matrix in matrices)
-        if not is_shared:
+        if not self.is_shared:
             v = v.unflatten(1, self.n_patches)
         first = v.ndim - 1 - d
         for k in reversed(range(d)):
-            matrix = matrices[k][0] if is_shared else self._among_patches(matrices[k], k)
+            matrix, others = matrices[k][0], [1] * (d - 1 - k)
+            if not self.is_shared:  # axes for the patches along other axes and for the points before axis k
+                matrix = matrices[k].reshape(*[1] * k, -1, *others, *[1] * k, *matrix.shape)
             trailing = v.shape[first + k + 1 :]
             columns = v.flatten(first + k + 1)
-            if is_shared and isinstance(columns.shape[-1], int) and columns.shape[-1] < FEW:  # no symbol of a graph
-                columns = multiply(columns.mT, matrix.T).mT  # one product, not one of few columns for each of many rows
+            # The size may be a symbol of an exported graph, which has no value to compare.
+            if self.is_shared and isinstance(columns.shape[-1], int) and columns.shape[-1] < FEW:
+                columns = multiply(columns.mT, matrix.T).mT
             else:
                 columns = multiply(matrix, columns)
             v = columns.unflatten(-1, trailing)
-        return v if is_shared else v.flatten(1, d)
-
-    def _among_patches(self, matrix: Tensor, k: int) -> Tensor:
-        """(P_k or 1, rows, columns), with axes for the other patches and for the points before axis k."""
-        d = len(self.n_patches)
-        return matrix.reshape(*[1] * k, len(matrix), *[1] * (d - 1 - k), *[1] * k, *matrix.shape[1:])
-
-
-@dataclass(frozen=True, eq=False)
-class ScatteredTransform:
-    """One matrix for each patch: (P, sizes, M)."""
-
-    analysis: Tensor
-    synthesis: Tensor
-    gram: Tensor | None
-
-    def analyse(self, v: Tensor) -> Tensor:
-        """(batch, P, M, c) -> (batch, P, sizes, c)."""
-        return torch.matmul(self.analysis, v)
-
-    def synthesise(self, coefficients: Tensor) -> Tensor:
-        """(batch, P, sizes, c) -> (batch, P, M, c)."""
-        return exact_matmul(self.synthesis, coefficients)
-
-    def weigh(self, coefficients: Tensor) -> Tensor:
-        """The coefficients a with <a, b> = <sum_i a_i phi_i, sum_j b_j phi_j>; themselves if phi is orthonormal."""
-        return coefficients if self.gram is None else torch.matmul(self.gram, coefficients)
-
-
-Transform = TensorTransform | ScatteredTransform
+        return v if self.is_shared else v.flatten(1, d)
 
 
 def make_transform(patches: Patches, basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> Transform:
     """Analysis and synthesis on the patches, in the dtype and on the device of ``like``.
 
-    Modes that the points of a patch do not resolve are left out of the analysis: their coefficients are zero instead of
-    those of the lower modes that they would pass for.
+    Modes that the points of a patch do not resolve get the coefficient zero. Analysed, they would be aliases of lower
+    modes.
     """
     if isinstance(patches, ScatteredPatches):
         return _scattered_transform(patches, basis, n_modes, like)
@@ -117,7 +89,8 @@ def make_transform(patches: Patches, basis: Basis, n_modes: tuple[int, ...], lik
         synthesis.append(back.to(like))
         if not basis.is_orthonormal:
             gram.append(_gram(back, axis.weights).to(like))
-    return TensorTransform(patches.n_patches, tuple(analysis), tuple(synthesis), tuple(gram) or None)
+    is_shared = all(len(matrix) == 1 for matrix in analysis)
+    return Transform(patches.n_patches, tuple(analysis), tuple(synthesis), tuple(gram) or None, is_shared)
 
 
 def _axis_matrices(axis: AxisPatches, basis: Basis, n_modes: int) -> tuple[Tensor, Tensor]:
@@ -128,14 +101,12 @@ def _axis_matrices(axis: AxisPatches, basis: Basis, n_modes: int) -> tuple[Tenso
     if axis.is_even:
         resolved = mode < basis.n_resolved(axis.local.shape[-1])
     else:
-        # Between n points that may reach from end to end there are n - 1 intervals.
+        # The n points may reach from end to end: they have n - 1 intervals.
         resolved = torch.stack([mode < basis.n_resolved(max(1, n - 1)) for n in axis.sizes]).unsqueeze(1)
     return (values * resolved).transpose(-1, -2), basis.synthesis(axis.local, n_modes)
 
 
-def _scattered_transform(
-    patches: ScatteredPatches, basis: Basis, n_modes: tuple[int, ...], like: Tensor
-) -> ScatteredTransform:
+def _scattered_transform(patches: ScatteredPatches, basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> Transform:
     d = len(n_modes)
     per_mode = 2 if basis.has_pairs else 1
     limits = [basis.n_resolved(max(1, round(int(n) ** (1 / d)))) for n in patches.is_real.sum(-1)]
@@ -147,10 +118,9 @@ def _scattered_transform(
         resolved = torch.arange(basis.size(m), device=x.device) // per_mode < limit
         analysis = (analysis.unsqueeze(-1) * (basis.analysis(x, m) * resolved).unsqueeze(-2)).flatten(-2)
         synthesis = (synthesis.unsqueeze(-1) * basis.synthesis(x, m).unsqueeze(-2)).flatten(-2)
-    gram = None
-    if not basis.is_orthonormal:
-        gram = _gram(synthesis, patches.weights).to(like)
-    return ScatteredTransform(analysis.transpose(-1, -2).to(like), synthesis.to(like), gram)
+    gram = None if basis.is_orthonormal else (_gram(synthesis, patches.weights).to(like),)
+    there, back = analysis.transpose(-1, -2).to(like), synthesis.to(like)
+    return Transform((len(back),), (there,), (back,), gram, is_shared=False)
 
 
 def _gram(functions: Tensor, weights: Tensor) -> Tensor:
@@ -158,11 +128,20 @@ def _gram(functions: Tensor, weights: Tensor) -> Tensor:
     return functions.transpose(-1, -2) @ (functions * weights.unsqueeze(-1))
 
 
-def n_functions(basis: Basis, n_modes: tuple[int, ...]) -> int:
-    """The number of different functions of a basis: (2 m - 1)^d for pairs, whose zero sines do not count."""
-    return prod(2 * m - 1 if basis.has_pairs else m for m in n_modes)
+def axis_points(grid: Grid) -> list[Tensor]:
+    """Where the functions of each axis are needed: on the axis for tensor products, else at every point's x_k."""
+    return list(grid.axes or (grid.points[:, k].contiguous() for k in range(grid.dim)))
 
 
-def all_modes(n_modes: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The wave numbers k, 0 <= k_j < m_j, in the order of flattened coefficients."""
-    return list(product(*(range(m) for m in n_modes)))
+def expand(coefficients: Tensor, functions: Sequence[Tensor], grid: Grid) -> Tensor:
+    """sum_i c_{i_1 ... i_d} phi_{i_1}(x_1) ... phi_{i_d}(x_d): (batch, *sizes) -> (batch, *shape).
+
+    ``functions`` are matrices (points, size), one for each axis, at the points of `axis_points`.
+    """
+    summed = coefficients
+    for k, matrix in enumerate(functions, start=1):
+        if grid.axes is None and k > 1:  # at scattered points, those of the first axis
+            summed = torch.einsum("bpi...,pi->bp...", summed, matrix)
+        else:
+            summed = torch.tensordot(summed, matrix, dims=([k], [1])).movedim(-1, k)
+    return summed

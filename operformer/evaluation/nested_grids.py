@@ -10,7 +10,7 @@ from torch import Tensor
 
 from operformer.domain import Grid, voronoi_weights
 from operformer.domain.box import GivenBounds
-from operformer.domain.grading import grade
+from operformer.domain.interpolation import grade
 from operformer.errors import UsageError
 
 GRADINGS = (0.3, 0.4, 0.5, 0.6)  # spacings from 1 - a to 1 + a times the mean

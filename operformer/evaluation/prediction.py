@@ -13,7 +13,7 @@ from torch import Tensor
 from operformer.domain import Grid, Samples
 from operformer.domain.grid import UniformKind
 from operformer.domain.interpolation import interpolate
-from operformer.domain.ragged import pad
+from operformer.domain.samples import pad
 from operformer.errors import DataError, DivergedError, UsageError
 from operformer.operators import Operator
 

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from operformer.domain.transform import TensorTransform, Transform
+from operformer.domain.transform import Transform
 from operformer.operators.integral import Mixing, ModeTables, mixed_pairs
 
 ALIGNED = 8  # tensor cores want sizes in half precision to be multiples of this
 LARGEST = 2**30  # functions times points of a patch; axis by axis a larger patch has far less to multiply, and to keep
 
 
-def has_tables(transform: Transform) -> TypeGuard[TensorTransform]:
+def has_tables(transform: Transform) -> bool:
     """Whether all patches have the same functions and points, and not too many of them for `tables`."""
-    if not isinstance(transform, TensorTransform) or not transform.is_shared:
+    if not transform.is_shared:
         return False
     return prod([matrix[0].numel() for matrix in transform.analysis]) <= LARGEST
 
 
-def lifted(entries: Tensor, mixing: Mixing, modes: ModeTables, transform: TensorTransform, patches: int) -> Tensor:
+def lifted(entries: Tensor, mixing: Mixing, modes: ModeTables, transform: Transform, patches: int) -> Tensor:
     """`FourierIntegralOperator` from a function's coefficients (E, batch P, c) on: (batch, P, *points, c), float32.
 
     The constant comes as a pair, like all other functions, so that nothing is put together afterwards.
@@ -69,7 +69,7 @@ def in_two_parts(matrix: Tensor) -> Tensor:
     return torch.cat([high, (matrix - high.to(matrix.dtype)).to(torch.float16)], 1)
 
 
-def tables(modes: ModeTables, transform: TensorTransform) -> tuple[Tensor, Tensor]:
+def tables(modes: ModeTables, transform: Transform) -> tuple[Tensor, Tensor]:
     """Analysis (E, M) and synthesis (M, E) of the functions of a basis, padded with zeros to an aligned number.
 
     The constant, which has no sine, gets one that is zero, so that all functions come in pairs where any does.
@@ -80,7 +80,7 @@ def tables(modes: ModeTables, transform: TensorTransform) -> tuple[Tensor, Tenso
     return _gathered(modes, there), _gathered(modes, back.T).T
 
 
-def products(modes: ModeTables, transform: TensorTransform) -> Tensor | None:
+def products(modes: ModeTables, transform: Transform) -> Tensor | None:
     """The inner products (E, E) of the functions of a basis in half precision; none of an orthonormal one."""
     if transform.gram is None:
         return None

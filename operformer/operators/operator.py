@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from operformer.domain import Grid
 from operformer.domain.box import Bounds
-from operformer.domain.ragged import is_point
+from operformer.domain.samples import is_point
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
 from operformer.operators.per_grid import PerGrid

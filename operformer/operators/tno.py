@@ -9,7 +9,7 @@ from torch import Tensor
 
 from operformer.domain import Grid
 from operformer.domain.interpolation import interpolate
-from operformer.domain.ragged import is_point
+from operformer.domain.samples import is_point
 from operformer.errors import UsageError
 from operformer.operators.attention import Measure, MultiHeadAttention, SelfAttention, check_heads, log_density
 from operformer.operators.composition import Composition

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from operformer.domain import Grid
 from operformer.domain.interpolation import interpolate
-from operformer.domain.ragged import is_point
+from operformer.domain.samples import is_point
 from operformer.errors import UsageError
 from operformer.operators.operator import Operator
 from operformer.operators.per_grid import PerGrid

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from operformer.domain import Grid, Samples
-from operformer.domain.interpolation import interpolate
+from operformer.domain.interpolation import graded_grid, interpolate
 from operformer.errors import UsageError
 from operformer.problems.elliptic import solve_darcy
 from operformer.problems.gaussian import GaussianMeasure
-from operformer.problems.problem import Problem, stream
+from operformer.problems.problem import Problem
 from operformer.problems.symmetry import SQUARE, Symmetry
 
 _SQUARE = ((0.0, 1.0), (0.0, 1.0))
@@ -25,17 +25,23 @@ _SQUARE = ((0.0, 1.0), (0.0, 1.0))
 class Darcy(Problem):
     """-div(a grad z) = 1 on (0, 1)^2, z = 0 on the boundary, a = T(g), g ~ N(0, scale (-Laplace + tau^2)^-alpha).
 
-    T is exp ("lognormal"), or 12 where g >= 0 and 3 elsewhere ("piecewise"); u is a. Uniform nodes and cells are solved
-    on as they are, to second order where a is smooth; on any other grid the solution of ``fine`` by ``fine`` nodes is
-    read, piecewise linear. With ``read_from`` nodes the solution on so many is read on every grid, as others thin out
-    what they solved for once. The defaults are the paper's law; `Darcy.of_li_et_al` is the one that others quote.
+    u is a. On uniform nodes and cells the equation is solved as it is, to second order where a is smooth. Other grids
+    read a finer solution, piecewise linear. The defaults are the paper's law; `Darcy.of_li_et_al` is the law of FNO's.
+
+    Args:
+        coefficient: "lognormal" for T = exp, "piecewise" for 12 where g >= 0 and 3 elsewhere.
+        scale, tau, alpha: of the covariance.
+        n_modes: cosines along each axis of g, the same at every resolution.
+        points: the kind of `grid`, "cells" or "nodes".
+        fine: nodes along each axis of the solution that other grids read. Good values: 513, or twice the resolution.
+        read_from: if not 0, the solution on so many nodes is read on every grid, as public data sets are thinned out.
     """
 
     coefficient: Literal["lognormal", "piecewise"] = "lognormal"
     scale: float = 144.0
     tau: float = 6.0
     alpha: float = 2.0
-    # Paper: as many modes as points. A draw that is to be the same at every resolution has a number of its own.
+    # Paper: as many modes as points. A sample that is the same at every resolution has a fixed number of modes.
     n_modes: int = 512
     points: Literal["cells", "nodes"] = "cells"
     fine: int = 513
@@ -55,7 +61,7 @@ class Darcy(Problem):
             raise UsageError(f"fine must be at least 4 nodes: got {self.fine}; 513 is good")
         if self.read_from and self.read_from < 4:
             raise UsageError(f"read_from must be at least 4 nodes, or 0 for none: got {self.read_from}")
-        GaussianMeasure(self.scale, self.tau, self.alpha, self.n_modes)  # refuses what is no measure
+        _ = self.measure  # it refuses what is no measure
 
     @staticmethod
     def of_li_et_al() -> Darcy:
@@ -78,26 +84,19 @@ class Darcy(Problem):
             raise UsageError(f"resolution must be at least 4: got {resolution}; the paper has 64 and 416")
         return Grid.uniform((resolution, resolution), kind=self.points)
 
-    def readings(
-        self,
-        count: int,
-        grids: Sequence[Grid],
-        seed: int = 0,
-        device: torch.device | str = "cpu",
-        first: int = 0,
-        dtype: torch.dtype = torch.float64,
-    ) -> Iterator[Samples]:
-        """The same draws on one grid after the other; with ``read_from`` they are solved once."""
-        if not self.read_from or len(grids) < 2:
-            yield from super().readings(count, grids, seed, device, first, dtype)
-            return
-        solved = self.sample(count, Grid.uniform((self.read_from,) * 2), seed, device, first)
+    def evaluation_grids(self, resolution: int) -> dict[str, Grid]:
+        """Uniform ones and a graded one."""
+        return super().evaluation_grids(resolution) | {"graded": graded_grid(self.grid(resolution))}
 
-        def read(start: int, block: Samples, grid: Grid) -> Samples:
-            draws = [stream(seed, first + start + index) for index in range(len(block))]
-            return self._read(self.measure.coefficients(draws, device), block, grid)
+    def for_tests(self, resolution: int) -> Darcy:
+        """With ``fine`` from two to four times the resolution: other grids need no finer solution to be read from."""
+        if self.read_from:
+            return self
+        return replace(self, fine=max(2 * resolution + 1, min(self.fine, 4 * resolution + 1)))
 
-        yield from self._read_each(solved, grids, read, dtype)
+    @property
+    def _solved_on(self) -> Grid | None:
+        return Grid.uniform((self.read_from,) * 2) if self.read_from else None
 
     def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
         g = self.measure.coefficients(draws, grid.points.device)
@@ -105,13 +104,15 @@ class Darcy(Problem):
         is_solved = is_uniform and not self.read_from
         solved_on = grid if is_solved else Grid.uniform((self.read_from or self.fine,) * 2).to(grid.points.device)
         a = self._transform(self.measure.read(g, solved_on))
-        solution = solve_darcy(a, torch.ones(solved_on.shape), solved_on)
-        checks = {"residual": solution.residuals.cpu()}
-        solved = Samples(a.unsqueeze(1), solution.z.unsqueeze(1), solved_on, checks)
-        return solved if is_solved else self._read(g, solved, grid)
+        z, residuals = solve_darcy(a, torch.ones(solved_on.shape), solved_on)
+        solved = Samples(a.unsqueeze(1), z.unsqueeze(1), solved_on, {"residual": residuals.cpu()})
+        return solved if is_solved else self._transfer(solved, grid, g)
 
-    def _read(self, g: Tensor, solved: Samples, grid: Grid) -> Samples:
-        """Solutions on another grid, and there the coefficients that the draws g are."""
+    def _read(self, solved: Samples, grid: Grid, draws: Sequence[np.random.Generator]) -> Samples:
+        return self._transfer(solved, grid, self.measure.coefficients(draws, grid.points.device))
+
+    def _transfer(self, solved: Samples, grid: Grid, g: Tensor) -> Samples:
+        """Solutions interpolated on another grid, and there the coefficients that the fields g are, exactly."""
         a = self._transform(self.measure.read(g, grid))
         z = interpolate(solved.z[:, 0], solved.grid, grid)
         return Samples(a.unsqueeze(1), z.unsqueeze(1), grid, solved.checks)

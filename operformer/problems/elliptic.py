@@ -1,14 +1,16 @@
 """-div(a grad z) = f on a box with z = 0 on its boundary (equation Darcy): conservative differences of second order.
 
-Unknowns sit at the points of a uniform grid ("nodes", whose outermost points are the boundary, or "cells", half a step
-inside it); fluxes cross the faces midway between neighbours with the geometric mean of a, the effective coefficient of
-a random mixture in two dimensions. Conjugate gradients, preconditioned by the Poisson problem, which sines diagonalise:
-about twenty iterations at any resolution. The sine transform is a product with a dense matrix.
+Unknowns are at the points of a uniform grid: "nodes", whose outermost points are the boundary, or "cells", half a step
+inside it. Fluxes cross the faces midway between neighbours. Their coefficient is the geometric mean of a, which is the
+effective coefficient of a random mixture in two dimensions.
+
+The solver is conjugate gradients, preconditioned by Poisson's problem, which sines diagonalise: about 20 iterations at
+any resolution. The sine transform is a product with a dense matrix.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from functools import partial
 from math import pi, sqrt
 
 import torch
@@ -19,43 +21,41 @@ from operformer.errors import DivergedError, UsageError
 
 RESIDUAL = 1e-10
 _ITERATIONS = 500
-_CONTRAST = 5.0  # Poisson's problem alone has a condition number of at most max a / min a
-_WIDTH = 0.025  # of the mean of log a that is factored out beyond that, as a share of the box
+_CONTRAST = 5.0  # beyond it a is factored out; Poisson's problem alone has a condition number of max a / min a
+_WIDTH = 0.025  # of the local mean of log a that is factored out, as a share of the box
+_dot = partial(torch.einsum, "bxy,bxy->b")
+_norm = partial(torch.linalg.vector_norm, dim=(1, 2))
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """z (batch, *shape), with ||f - A z|| / ||f|| and the number of iterations of each."""
+def solve_darcy(a: Tensor, f: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+    """z with -div(a grad z) = f and z = 0 on the boundary, for a batch of coefficients.
 
-    z: Tensor
-    residuals: Tensor
-    iterations: Tensor
+    Args:
+        a: (batch, n_1, n_2), float64, positive.
+        f: (n_1, n_2) or (batch, n_1, n_2).
+        grid: uniform nodes or cells.
 
-
-def solve_darcy(a: Tensor, f: Tensor, grid: Grid) -> Solution:
-    """z with -div(a grad z) = f and z = 0 on the boundary, for a batch of coefficients (batch, n_1, n_2), float64.
-
-    f is (n_1, n_2) or (batch, n_1, n_2). Relative residuals are at most 1e-10, or it is an error.
+    Returns:
+        z and the relative residuals ||f - A z|| / ||f|| (batch,), at most 1e-10; a larger one is an error.
     """
     _check(a, f, grid)
     inside = (slice(None),) + (slice(1, -1) if grid.kind == "nodes" else slice(None),) * 2
-    scaling = _scaling(a, [_local_means(axis) for axis in grid.to(a.device).axes or ()])[inside]
     f = f.to(a).expand_as(a)[inside]
     size = _or_one(f.abs().amax((1, 2), keepdim=True))  # the preconditioner's float32 ends at 1e38
-    solution = _conjugate_gradients(_Stencil(a, grid), f / size, _Preconditioner(_Poisson(grid, a), scaling))
+    scaled, residuals = _conjugate_gradients(
+        _Stencil(a, grid), f / size, _Preconditioner(grid, _scaling(a, grid)[inside])
+    )
     z = torch.zeros_like(a)
-    z[inside] = solution.z * size
-    return replace(solution, z=z)
+    z[inside] = scaled * size
+    return z, residuals
 
 
 class _Stencil:
     """A z = -div(a grad z) by the fluxes through the faces of both axes, those on the boundary included."""
 
     def __init__(self, a: Tensor, grid: Grid) -> None:
-        self.steps = [float(axis[1] - axis[0]) for axis in grid.axes or ()]
-        self.faces = [
-            _conductivities(a, k, is_node=grid.kind == "nodes") / step**2 for k, step in enumerate(self.steps, start=1)
-        ]
+        is_node = grid.kind == "nodes"
+        self.faces = [_conductivities(a, k, is_node) / step**2 for k, step in enumerate(_steps(grid), start=1)]
 
     def __call__(self, z: Tensor) -> Tensor:
         total = torch.zeros_like(z)
@@ -78,18 +78,16 @@ def _conductivities(a: Tensor, k: int, is_node: bool) -> Tensor:
     return torch.cat([2 * a.narrow(k, 0, 1), faces, 2 * a.narrow(k, n - 1, 1)], dim=k)
 
 
-def _conjugate_gradients(apply: _Stencil, f: Tensor, precondition: _Preconditioner) -> Solution:
-    """A z = f for each of a batch; those that are done stand still."""
+def _conjugate_gradients(apply: _Stencil, f: Tensor, precondition: _Preconditioner) -> tuple[Tensor, Tensor]:
+    """A z = f for each of a batch; a finished one does not change any more."""
     z, r = torch.zeros_like(f), f.clone()
     size = _or_one(_norm(f))
     p = y = precondition(r)
     slope = _dot(r, y)
-    iterations = torch.zeros(len(f), dtype=torch.long, device=f.device)
     for _ in range(_ITERATIONS):
         running = _norm(r) > 0.5 * RESIDUAL * size  # r is updated, not computed: leave room for its rounding
         if not bool(running.any()):
             break
-        iterations += running
         q = apply(p)
         step = torch.where(running, slope / _dot(p, q), 0.0)[:, None, None]
         z = torch.addcmul(z, step, p)
@@ -104,50 +102,39 @@ def _conjugate_gradients(apply: _Stencil, f: Tensor, precondition: _Precondition
             f"the Darcy problem of coefficient {worst} is solved to a residual of {float(residuals[worst]):.1e} only, "
             f"not to {RESIDUAL:g}; its coefficient reaches from too small to too large, or the grid is too fine"
         )
-    return Solution(z, residuals, iterations)
+    return z, residuals
 
 
-@dataclass(frozen=True, eq=False)
 class _Preconditioner:
-    """r -> s (-Laplace_h)^-1 (s r) with s = a^(-1/2), since sqrt(a) (-Laplace) sqrt(a) is -div(a grad) for smooth a."""
+    """r -> s (-Laplace_h)^-1 (s r) with s = a^(-1/2), since sqrt(a) (-Laplace) sqrt(a) is -div(a grad) for smooth a.
 
-    poisson: _Poisson
-    scaling: Tensor
-
-    def __call__(self, r: Tensor) -> Tensor:
-        return self.scaling * self.poisson(self.scaling * r)
-
-
-class _Poisson:
-    """r -> (-Laplace_h)^-1 r by sines, in float32: a preconditioner need not be exact."""
-
-    def __init__(self, grid: Grid, like: Tensor) -> None:
-        sines, eigenvalues = zip(*(_sines(n, grid.kind == "nodes") for n in grid.shape), strict=True)
-        steps = [float(axis[1] - axis[0]) for axis in grid.axes or ()]
-        self.rows, self.columns = (matrix.to(like.device, torch.float32) for matrix in sines)
-        total = eigenvalues[0][:, None] / steps[0] ** 2 + eigenvalues[1] / steps[1] ** 2
-        self.inverse = (1 / total).to(like.device, torch.float32)
-
-    def __call__(self, r: Tensor) -> Tensor:
-        spectrum = self.rows @ r.to(self.rows) @ self.columns.T
-        return (self.rows.T @ (spectrum * self.inverse) @ self.columns).to(r)
-
-
-def _scaling(a: Tensor, means: list[Tensor]) -> Tensor:
-    """exp(-1/2 of the local mean of log a) where a varies much, 1 where Poisson's problem is close enough.
-
-    The mean and not log a itself: across a jump sqrt(a) (-Laplace) sqrt(a) is far from -div(a grad).
+    Poisson's problem is solved by sines in float32: a preconditioner need not be exact.
     """
+
+    def __init__(self, grid: Grid, scaling: Tensor) -> None:
+        sines, eigenvalues = zip(*(_sines(n, grid.kind == "nodes") for n in grid.shape), strict=True)
+        steps, self.scaling = _steps(grid), scaling
+        self.rows, self.columns = (matrix.to(scaling.device, torch.float32) for matrix in sines)
+        total = eigenvalues[0][:, None] / steps[0] ** 2 + eigenvalues[1] / steps[1] ** 2
+        self.inverse = (1 / total).to(scaling.device, torch.float32)
+
+    def __call__(self, r: Tensor) -> Tensor:
+        spectrum = self.rows @ (self.scaling * r).to(self.rows) @ self.columns.T
+        return self.scaling * (self.rows.T @ (spectrum * self.inverse) @ self.columns).to(r)
+
+
+def _scaling(a: Tensor, grid: Grid) -> Tensor:
+    """exp(-1/2 of a local mean of log a) where a varies much, 1 where Poisson's problem is close enough.
+
+    A mean instead of log a itself: across a jump sqrt(a) (-Laplace) sqrt(a) is far from -div(a grad).
+    """
+    means = []
+    for axis in grid.to(a.device).axes or ():
+        distance = (axis[:, None] - axis) / (axis[-1] - axis[0])
+        weights = torch.exp(-0.5 * (distance / _WIDTH).square())
+        means.append(weights / weights.sum(1, keepdim=True))
     varies = a.amax((1, 2)) > _CONTRAST * a.amin((1, 2))
-    smooth = means[0] @ a.log() @ means[1].T
-    return torch.exp(-0.5 * torch.where(varies[:, None, None], smooth, 0.0))
-
-
-def _local_means(axis: Tensor) -> Tensor:
-    """Averages with a Gaussian of fixed width, (n, n)."""
-    distance = (axis[:, None] - axis) / (axis[-1] - axis[0])
-    weights = torch.exp(-0.5 * (distance / _WIDTH).square())
-    return weights / weights.sum(1, keepdim=True)
+    return torch.exp(-0.5 * torch.where(varies[:, None, None], means[0] @ a.log() @ means[1].T, 0.0))
 
 
 def _sines(n: int, is_node: bool) -> tuple[Tensor, Tensor]:
@@ -161,16 +148,12 @@ def _sines(n: int, is_node: bool) -> tuple[Tensor, Tensor]:
     return vectors, 4 * torch.sin(pi * k / (2 * intervals)).square()
 
 
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    return torch.einsum("bxy,bxy->b", a, b)
-
-
-def _norm(a: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(a, dim=(1, 2))
+def _steps(grid: Grid) -> list[float]:
+    return [float(axis[1] - axis[0]) for axis in grid.axes or ()]
 
 
 def _or_one(size: Tensor) -> Tensor:
-    """The size to divide by: no source has a size of zero and a solution of zero."""
+    """The size to divide by: 1 where there is no source, whose solution is zero."""
     return torch.where(size > 0, size, 1.0)
 
 

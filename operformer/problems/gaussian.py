@@ -1,4 +1,4 @@
-"""Gaussian measures on functions by their eigenfunctions (Section 6.2): the laws behind Darcy and Kolmogorov flow."""
+"""Gaussian measures on functions (Section 6.2): the laws behind Darcy and Kolmogorov flow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from operformer.domain import Grid
 from operformer.domain.basis import Basis, Cosine, Fourier
 from operformer.domain.box import Bounds, checked_bounds
-from operformer.domain.expansion import axis_points, expand
+from operformer.domain.transform import axis_points, expand
 from operformer.errors import UsageError
 from operformer.problems.problem import check_draws, stream
 
@@ -26,9 +26,14 @@ _BASES: dict[str, Basis] = {"neumann": Cosine(), "periodic": Fourier()}
 class GaussianMeasure:
     """N(0, C), C = scale (-Laplace + tau^2)^-alpha on functions of mean zero over a box D.
 
-    A draw is sum_k sqrt(lambda_k) xi_k phi_k, xi_k ~ N(0, 1), phi_k the eigenfunctions of the Laplacian with Neumann
-    or periodic conditions, orthonormal in L2(D): products of cosines, or of cosines and sines, with |k_j| < n_modes. So
-    the draw is its coefficients, a function of its own that can be read at any point.
+    A draw is sum_k sqrt(lambda_k) xi_k phi_k, xi_k ~ N(0, 1). The phi_k are the eigenfunctions of the Laplacian,
+    orthonormal in L2(D). A draw is stored as its coefficients, so it can be read at any point.
+
+    Args:
+        scale, tau, alpha: of C. Larger alpha is smoother; 1 / tau is the correlation length.
+        n_modes: m; wave numbers with |k_j| < m are kept.
+        boundary: "neumann" for products of cosines, "periodic" for cosines and sines.
+        bounds: the box D.
     """
 
     scale: float
@@ -63,7 +68,13 @@ class GaussianMeasure:
 
     def read(self, coefficients: Tensor, grid: Grid) -> Tensor:
         """The functions of the coefficients on a grid: (count, size, ..., size) -> (count, *shape)."""
-        return expand(coefficients, self._eigenfunctions(grid.to(coefficients.device)), grid)
+        if grid.dim != len(self.bounds):
+            raise UsageError(f"the measure lives on {len(self.bounds)} axes: got a grid of dimension {grid.dim}")
+        factors = [
+            self._basis.synthesis((x - lower) / (upper - lower), self.n_modes) / sqrt(upper - lower)
+            for x, (lower, upper) in zip(axis_points(grid.to(coefficients.device)), self.bounds, strict=True)
+        ]
+        return expand(coefficients, factors, grid)
 
     def eigenvalues(self) -> Tensor:
         """lambda_k = scale (|k|^2 + tau^2)^-alpha, k in units of the box: (size, ..., size); zero for constants."""
@@ -77,24 +88,6 @@ class GaussianMeasure:
         values[(0,) * len(self.bounds)] = 0.0  # nor is a constant of mean zero
         return values
 
-    def covariance(self, grid: Grid) -> Tensor:
-        """E[u(x_i) u(x_j)] = sum_k lambda_k phi_k(x_i) phi_k(x_j) between all points of a grid: (N, N)."""
-        scattered = Grid.scattered(grid.points.reshape(-1, grid.dim), bounds=grid.bounds)
-        factors = self._eigenfunctions(scattered)
-        functions = factors[0]
-        for matrix in factors[1:]:
-            functions = torch.einsum("pi,pj->pij", functions, matrix).flatten(1)
-        return (functions * self.eigenvalues().flatten()) @ functions.T
-
     @property
     def _basis(self) -> Basis:
         return _BASES[self.boundary]
-
-    def _eigenfunctions(self, grid: Grid) -> list[Tensor]:
-        """phi at the points of each axis, (points, size), orthonormal over the box's own length."""
-        if grid.dim != len(self.bounds):
-            raise UsageError(f"the measure lives on {len(self.bounds)} axes: got a grid of dimension {grid.dim}")
-        return [
-            self._basis.synthesis((x - lower) / (upper - lower), self.n_modes) / sqrt(upper - lower)
-            for x, (lower, upper) in zip(axis_points(grid), self.bounds, strict=True)
-        ]

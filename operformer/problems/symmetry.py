@@ -1,6 +1,6 @@
-"""Symmetries of a law: moves of D and signs of channels that turn pairs (u, z) into pairs of the same operator.
+"""Symmetries of a law: moves of D and signs of channels that turn samples into samples of the same operator.
 
-(g u)(x) = s_u u(g^-1 x) and (g z)(x) = s_z z(g^-1 x), on a uniform grid a permutation of its points, so without error.
+(g u)(x) = s_u u(g^-1 x) and (g z)(x) = s_z z(g^-1 x). On a uniform grid a move permutes the points, so it is exact.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from operformer.errors import UsageError
 class Symmetry:
     """The powers g^0, ..., g^(order - 1) of one move.
 
-    g reverses the ``flipped`` axes, exchanges the two axes of a square if ``transposed``, shifts ``shifted`` = (axis,
-    parts) by 1 / parts of its period and multiplies the channels by the signs (None: all +1). ``order=None`` with a
-    shift is every whole step of the grid. Powers that a grid cannot represent are not drawn there.
+    Args:
+        order: how many powers there are; None, with a shift, is every whole step of the grid.
+        flipped: axes that g reverses.
+        transposed: whether g exchanges the two axes of a square.
+        shifted: (axis, parts): g shifts by 1 / parts of the period. Powers that a grid cannot represent are not drawn.
+        u_signs, z_signs: factors of the channels; None is +1 for all.
     """
 
     order: int | None = 2
@@ -76,7 +79,7 @@ class Symmetry:
 
 
 def moved(samples: Samples, symmetries: Sequence[Symmetry], uniform: Tensor) -> Samples:
-    """Each pair moved by a power of each symmetry in turn; uniform numbers (symmetries, count) in [0, 1) choose it."""
+    """Samples moved by a power of each symmetry in turn, chosen by uniform numbers (symmetries, count) in [0, 1)."""
     u, z, grid = samples.u, samples.z, samples.grid
     for symmetry, draws in zip(symmetries, uniform, strict=True):
         check_symmetry(symmetry, grid)
@@ -97,18 +100,5 @@ def check_symmetry(symmetry: Symmetry, grid: Grid) -> None:
         raise UsageError(f"the symmetries of the square need as many points along both axes: got {grid}")
 
 
-# The eight symmetries of the square, for laws of scalars that do not tell its corners apart (Darcy with f = 1).
+# They generate the eight symmetries of the square, for laws of scalars that treat its corners alike.
 SQUARE = (Symmetry(flipped=(0,)), Symmetry(flipped=(1,)), Symmetry(transposed=True))
-
-
-def kolmogorov_symmetries(waves: int) -> tuple[Symmetry, ...]:
-    """The symmetries of the vorticity w of a flow on the torus with forcing -n cos(n y), n = ``waves``.
-
-    Shifts in x, the half turn w(-x, -y), and the glide -w(-x, y - pi / n) of order 2 n: a mirror changes the sign of w,
-    half a wave that of the forcing. Together they make every symmetry of the equation: 4 n times the circle.
-    """
-    return (
-        Symmetry(order=None, shifted=(0, 1)),
-        Symmetry(flipped=(0, 1)),
-        Symmetry(order=2 * waves, flipped=(0,), shifted=(1, 2 * waves), u_signs=(-1,), z_signs=(-1,)),
-    )

@@ -1,9 +1,9 @@
 """Two-dimensional incompressible flow on the torus [0, 2 pi]^2 in vorticity form (equation KF), pseudo-spectral.
 
 omega_t = (d_yy - d_xx)(u v) + d_x d_y (u^2 - v^2) + nu Laplace omega - n cos(n y), u = psi_y, v = -psi_x,
--Laplace psi = omega: the curl of Navier-Stokes with the force sin(n y) along x. The transport term written so takes two
-transforms there and two back. Wave numbers |k_j| < m on at least 3 m - 2 points a side: the product of two functions
-has no wave number that passes for one of these.
+-Laplace psi = omega: the curl of Navier-Stokes with the force sin(n y) along x. In this form the transport term takes
+two transforms to points and two back. Wave numbers |k_j| < m are kept, on at least 3 m - 2 points a side: then products
+of two functions have no alias among them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from operformer.domain import Grid
-from operformer.domain.expansion import axis_points, expand
+from operformer.domain.transform import axis_points, expand
 from operformer.errors import DivergedError, UsageError
 
 TORUS = ((0.0, 2 * pi), (0.0, 2 * pi))
@@ -23,7 +23,7 @@ TORUS = ((0.0, 2 * pi), (0.0, 2 * pi))
 
 @dataclass(frozen=True)
 class VorticityEquation:
-    """The equation for ``n_modes`` = m, ``viscosity`` = nu and ``forcing`` = n; n = 0 is no force.
+    """The equation for ``n_modes`` = m, ``viscosity`` = nu and ``forcing`` = n. Without force, n = 0.
 
     A state is the spectrum c_k of omega = sum_k c_k exp(i k . x), k_y >= 0: (batch, n_points, m), complex128, zero
     for |k_x| >= m.
@@ -50,7 +50,7 @@ class VorticityEquation:
     def n_points(self) -> int:
         """The least even number from 3 m - 2 on that has no factor but 2, 3 and 5, where transforms are fast."""
         n = 3 * self.n_modes - 2 + self.n_modes % 2
-        while _without_factors(n) > 1:
+        while 30**32 % n:  # a high power of 30 is divisible by every n < 2^32 without other factors
             n += 2
         return n
 
@@ -60,7 +60,7 @@ class VorticityEquation:
         return table.spectrum(omega) * (table.scale * table.is_kept * (table.squares > 0))
 
     def read(self, spectrum: Tensor, grid: Grid) -> Tensor:
-        """omega on any grid, without error: (batch, n_points, m) -> (batch, *shape)."""
+        """omega on any grid, exactly: (batch, n_points, m) -> (batch, *shape)."""
         m = self.n_modes
         kept = torch.cat([spectrum[:, :m], spectrum[:, -(m - 1) :]], dim=1)
         k_x = torch.cat([torch.arange(m), torch.arange(-(m - 1), 0)]).to(spectrum.device)
@@ -70,10 +70,9 @@ class VorticityEquation:
         return expand(kept, [torch.exp(1j * x[:, None] * k_x), torch.exp(1j * y[:, None] * k_y)], grid).real
 
     def advance(self, spectrum: Tensor, duration: float, steps: int) -> Tensor:
-        """The state ``duration`` later, in so many steps.
+        """The state ``duration`` later, in ``steps`` steps of fourth order.
 
-        The viscous term is integrated exactly, the rest by the classical Runge-Kutta method in the variable
-        exp(nu k^2 t) c_k: fourth order.
+        The viscous term is integrated exactly: the classical Runge-Kutta method is applied to exp(nu k^2 t) c_k.
         """
         # Paper: Crank-Nicolson and Heun's method (Chandler and Kerswell), second order.
         if steps < 1:
@@ -85,7 +84,7 @@ class VorticityEquation:
         half_dt, whole_sixth, half_third = half * dt, whole * (dt / 6), half * (dt / 3)
         c = spectrum
         for _ in range(steps):
-            # In place and in the fewest passes: on a GPU every pass over the spectra counts as much as a transform.
+            # In place and in the fewest passes: on a GPU a pass over the spectra takes as long as a transform.
             at_half, total = half * c, whole * c
             slope = table.transport_and_force(c)
             total.addcmul_(whole_sixth, slope)
@@ -122,7 +121,7 @@ class _Table:
         inverse = torch.where(self.squares > 0, 1 / self.squares.clamp(min=1), 0.0)
         # The spectra of velocities are i k_y psi and -i k_x psi.
         self.to_u, self.to_v = 1j * k_y * inverse, -1j * k_x * inverse
-        # Transforms carry no factor of their own, so the 1 / n^2 of the way there stands here.
+        # Transforms carry no factor of their own, so their 1 / n^2 stands here.
         self.scale = 1 / self.n**2
         self.of_uv = (k_x.square() - k_y.square()) * self.is_kept * self.scale
         self.of_difference = -(k_x * k_y) * self.is_kept * self.scale
@@ -142,11 +141,3 @@ class _Table:
         u, v = self.values(c * self.to_u), self.values(c * self.to_v)
         products = torch.addcmul(self.force, self.spectrum(u * v), self.of_uv)
         return products.addcmul_(self.spectrum(u.square_().addcmul_(v, v, value=-1.0)), self.of_difference)
-
-
-def _without_factors(n: int) -> int:
-    """n without its factors 2, 3 and 5."""
-    for factor in (2, 3, 5):
-        while n % factor == 0:
-            n //= factor
-    return n

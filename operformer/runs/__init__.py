@@ -2,7 +2,6 @@
 
 from operformer.runs.experiment import Data, Experiment, find_experiment, parse
 from operformer.runs.folder import Run, is_evaluated, is_trained, read_experiment, read_run
-from operformer.runs.pairs import evaluation_grids
 from operformer.runs.steps import calibrate_run, errors_on_tests, evaluate_run, train_run
 
 __all__ = [
@@ -12,7 +11,6 @@ __all__ = [
     "calibrate_run",
     "errors_on_tests",
     "evaluate_run",
-    "evaluation_grids",
     "find_experiment",
     "is_evaluated",
     "is_trained",

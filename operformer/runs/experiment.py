@@ -18,8 +18,7 @@ from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.operators import Operator
 from operformer.operators.earlier import today
 from operformer.operators.pretrained import OPERATORS, make_operator
-from operformer.problems import Problem
-from operformer.problems.catalogue import PROBLEMS, describe, problem_of
+from operformer.problems import PROBLEMS, Problem, describe, problem_of
 from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 from operformer.training.recipe import Training

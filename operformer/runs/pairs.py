@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from operformer.data.imported import Imported
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid, Pairs, Samples
-from operformer.domain.grading import graded_grid
-from operformer.domain.restriction import nested_grids, restrict
+from operformer.domain.interpolation import restrict
 from operformer.errors import UsageError
-from operformer.problems import Darcy, Kolmogorov, Problem
-from operformer.problems.catalogue import describe
-from operformer.problems.draws import Draws
-from operformer.problems.time_domain import TimeProblem
+from operformer.problems import describe
+from operformer.problems.problem import Draws
 from operformer.runs.experiment import Experiment
 from operformer.training.recipe import training_device
 
-FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
 PARTS = "lower data.train, data.validation or data.test, which it is cut into"
 
 
@@ -34,12 +28,12 @@ def training_pairs(experiment: Experiment, draws: Draws) -> tuple[Pairs, list[Pa
     data, problem = experiment.data, experiment.problem
     count, device = data.train + data.validation, training_device(experiment.training)
     grids = [problem.grid(n) for n in data.coarser]
-    if isinstance(problem, Imported):  # the test pairs are asked for now, not after hours of training
-        stored = _some(problem.pairs(), 0, count + data.test, problem.folder, PARTS)[:count]
+    if not problem.has_law:  # the test pairs are asked for now, not after hours of training
+        stored = _some(problem.stored, 0, count + data.test, PARTS)[:count]
     elif data.folder:
         stored = open_pairs(data.folder)
         _refuse_other_draws(stored.manifest.header.origin, experiment)
-        stored = _some(stored, 0, count, data.folder, "lower data.train or data.validation")
+        stored = _some(stored, 0, count, "lower data.train or data.validation")
     else:
         grids.append(problem.grid(data.resolution))
         *coarser, finest = draws.readings(problem, count, grids, data.seed, device, dtype=torch.float32)
@@ -47,10 +41,10 @@ def training_pairs(experiment: Experiment, draws: Draws) -> tuple[Pairs, list[Pa
     return stored, list(draws.readings(problem, data.train, grids, data.seed, device, dtype=torch.float32))
 
 
-def _some(pairs: StoredPairs, first: int, count: int, folder: str, remedy: str) -> StoredPairs:
+def _some(pairs: StoredPairs, first: int, count: int, remedy: str) -> StoredPairs:
     """So many pairs of a set, from the first one on."""
     if len(pairs) < first + count:
-        raise UsageError(f"{folder} holds {len(pairs)} pairs, and {first + count} are asked for; {remedy}")
+        raise UsageError(f"{pairs.folder} holds {len(pairs)} pairs, and {first + count} are asked for; {remedy}")
     return pairs[first : first + count]
 
 
@@ -71,9 +65,9 @@ def calibration_pairs(experiment: Experiment, fresh: int | None, device: torch.d
     """The validation pairs, or as many as asked for after those of the tests."""
     data, problem = experiment.data, experiment.problem
     first, count = (data.train, data.validation) if fresh is None else (data.train + data.validation + data.test, fresh)
-    if isinstance(problem, Imported):
+    if not problem.has_law:
         remedy = "calibrate with the validation pairs, or with fewer draws"
-        return _some(problem.pairs(), first, count, problem.folder, remedy).read().to(device)
+        return _some(problem.stored, first, count, remedy).read().to(device)
     return Draws().sample(problem, count, data.resolution, data.seed, device, first)
 
 
@@ -81,15 +75,11 @@ def test_pairs(experiment: Experiment, grids: Sequence[Grid], device: torch.devi
     """The pairs after those of training and validation, on one grid after the other."""
     data, problem = experiment.data, experiment.problem
     first = data.train + data.validation
-    if isinstance(problem, Imported):
-        chosen = _some(problem.pairs(), first, data.test, problem.folder, PARTS)
+    if not problem.has_law:
+        chosen = _some(problem.stored, first, data.test, PARTS)
         whole = chosen.read().to(device)
         return (_restricted(whole, grid.to(device)) for grid in grids)
-    if isinstance(problem, Darcy) and not problem.read_from:
-        # The truth off uniform grids is read from a finer solution: it needs to be so much finer, and no more.
-        n = data.resolution
-        problem = replace(problem, fine=max(2 * n + 1, min(problem.fine, 4 * n + 1)))
-    return draws.readings(problem, data.test, grids, data.seed, device, first)
+    return draws.readings(problem.for_tests(data.resolution), data.test, grids, data.seed, device, first)
 
 
 def _restricted(samples: Samples, grid: Grid) -> Samples:
@@ -98,21 +88,3 @@ def _restricted(samples: Samples, grid: Grid) -> Samples:
         return samples
     u, z = (restrict(values, samples.grid, grid) for values in (samples.u, samples.z))
     return Samples(u, z, grid)
-
-
-def evaluation_grids(problem: Problem, resolution: int) -> dict[str, Grid]:
-    """The grids of an evaluation by label: "0.5x" to "2x" are uniform, the others irregular.
-
-    Of an imported set the truth is known on its own grid, and on coarser ones whose points are among its own.
-    """
-    if isinstance(problem, Imported):
-        own = problem.grid(resolution)
-        nested = {f"{1 / k:.3g}x": grid for k, grid in nested_grids(own).items()}
-        return dict(reversed(nested.items())) | {"1x": own}
-    grids = {f"{factor:g}x": problem.grid(max(1, round(factor * resolution))) for factor in FACTORS}
-    if isinstance(problem, TimeProblem) and resolution % 4 == 0:
-        grids["irregular"] = problem.irregular_grid(resolution)
-        grids["graded"] = problem.graded_grid(resolution)
-    if isinstance(problem, Darcy | Kolmogorov):
-        grids["graded"] = graded_grid(problem.grid(resolution))
-    return grids

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,12 +16,11 @@ from operformer.evaluation.conformal import Calibration, Coverage, SpreadName, c
 from operformer.evaluation.errors import Evaluation, assess, partition, predictions, relative_errors
 from operformer.evaluation.rollout import Rollout, study_rollout
 from operformer.operators import Operator, load
-from operformer.problems import Kolmogorov
-from operformer.problems.draws import Draws
+from operformer.problems.problem import Draws
 from operformer.runs.experiment import Experiment
 from operformer.runs.folder import occupy, read_experiment, refuse_another
 from operformer.runs.gallery import Gallery, show, write_gallery
-from operformer.runs.pairs import calibration_pairs, evaluation_grids, test_pairs, training_pairs
+from operformer.runs.pairs import calibration_pairs, test_pairs, training_pairs
 from operformer.runs.provenance import note_seconds
 from operformer.runs.records import write_calibration, write_evaluations, write_rollout
 from operformer.training.lock import locked
@@ -31,6 +29,31 @@ from operformer.training.ranks import is_first
 from operformer.training.recipe import training_device
 
 ROLLOUT_DRAWS, ROLLOUT_STEPS = 16, 10
+
+
+def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) -> Operator:
+    """Draw the data and train; the same folder again goes on where it stopped. Draws may be remembered ones."""
+    draws = draws or Draws()
+    refuse_another(experiment, folder)
+    check_device(experiment.training)
+    operator = experiment.make_operator()  # before the draw, which may take long: its package may be missing
+    data, problem = experiment.data, experiment.problem
+    started = time.monotonic()
+    pairs, coarser = training_pairs(experiment, draws)
+    parts = split(pairs, validation=data.validation, test=0)
+    drawing = time.monotonic() - started
+    with locked(folder) if is_first() else nullcontext():
+        if is_first():
+            occupy(experiment, folder, drawing)
+        return train(
+            operator,
+            [*coarser, parts.train] if coarser else parts.train,
+            parts.validation,
+            experiment.training,
+            folder,
+            experiment.name,
+            problem.symmetries if experiment.training.augment else (),
+        )
 
 
 def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
@@ -91,7 +114,7 @@ def _tests(
     experiment: Experiment, operator: Operator, device: torch.device, draws: Draws
 ) -> Iterator[tuple[str, Samples]]:
     """The test pairs on the training grid and on all others that the operator takes, by label."""
-    grids = evaluation_grids(experiment.problem, experiment.data.resolution)
+    grids = experiment.problem.evaluation_grids(experiment.data.resolution)
     taken = {label: grid for label, grid in grids.items() if label == "1x" or _takes(operator, grid.to(device))}
     return zip(taken, test_pairs(experiment, list(taken.values()), device, draws), strict=True)
 
@@ -109,40 +132,13 @@ def _takes(operator: Operator, grid: Grid) -> bool:
 def _roll_out(operator: Operator, experiment: Experiment, device: torch.device, draws: Draws) -> Rollout | None:
     """Draws of a flow that were not trained on, followed for some steps on the training grid."""
     data, problem = experiment.data, experiment.problem
-    if not isinstance(problem, Kolmogorov) or problem.moments != 1:
+    found = problem.followed(ROLLOUT_STEPS)
+    if found is None:
         return None
-    followed, first = replace(problem, moments=ROLLOUT_STEPS), data.train + data.validation
-    grid, count = problem.grid(data.resolution), min(data.test, ROLLOUT_DRAWS)
+    (law, finer), times = found
+    first, count, grid = data.train + data.validation, min(data.test, ROLLOUT_DRAWS), problem.grid(data.resolution)
     try:
-        (samples,) = draws.readings(followed, count, [grid], data.seed, device, first)
+        (samples,) = draws.readings(law, count, [grid], data.seed, device, first)
     except DivergedError:
-        # Eddies get smaller as time goes on: what resolves the pairs may not resolve what follows.
-        finer = replace(followed, n_modes=Kolmogorov.n_modes, step=Kolmogorov.step)
         (samples,) = draws.readings(finer, count, [grid], data.seed, device, first)
-    times = [step * problem.lead for step in range(1, ROLLOUT_STEPS + 1)]
     return study_rollout(operator, samples.u, samples.z.unsqueeze(2), samples.grid, times, is_periodic=True)
-
-
-def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) -> Operator:
-    """Draw the data and train; the same folder again goes on where it stopped. Draws may be remembered ones."""
-    draws = draws or Draws()
-    refuse_another(experiment, folder)
-    check_device(experiment.training)
-    operator = experiment.make_operator()  # before the draw, which may take long: its package may be missing
-    data, problem = experiment.data, experiment.problem
-    started = time.monotonic()
-    pairs, coarser = training_pairs(experiment, draws)
-    parts = split(pairs, validation=data.validation, test=0)
-    drawing = time.monotonic() - started
-    with locked(folder) if is_first() else nullcontext():
-        if is_first():
-            occupy(experiment, folder, drawing)
-        return train(
-            operator,
-            [*coarser, parts.train] if coarser else parts.train,
-            parts.validation,
-            experiment.training,
-            folder,
-            experiment.name,
-            problem.symmetries if experiment.training.augment else (),
-        )

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from operformer import __version__
-from operformer.data.imported import Imported
 from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
-from operformer.problems.catalogue import LAWS, describe
+from operformer.problems import LAWS, describe
 from operformer.runs import Run
 from operformer.runs.experiment import NAMED, find_experiment
 from operformer.runs.report.tables import error_table, grid_name, settings_table
@@ -139,7 +138,7 @@ def _front_matter(run: Run, licence: str) -> dict[str, Any]:
 def _pairs(run: Run) -> str:
     """How many pairs it was trained on, and where they are known."""
     data, problem = run.experiment.data, run.experiment.problem
-    if isinstance(problem, Imported):
+    if not problem.has_law:
         points = " x ".join(map(str, problem.grid(data.resolution).shape))
         return f"{data.train} pairs on {points} points"
     return f"{data.train} pairs at resolution {' and '.join(map(str, (*data.coarser, data.resolution)))}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 
 from operformer.domain import Pairs
-from operformer.domain.moments import Moments
-from operformer.domain.samples import BLOCK
+from operformer.domain.samples import BLOCK, Moments
 from operformer.errors import UsageError
 from operformer.operators import Operator
 

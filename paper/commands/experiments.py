@@ -146,7 +146,7 @@ def _parameter_rows(scale: Scale) -> list[dict[str, Any]]:
 
 def _law(experiment: Experiment) -> str:
     """The problem's name among the laws; constants may differ at smoke scale."""
-    from operformer.problems.catalogue import LAWS
+    from operformer.problems import LAWS
 
     kind = type(experiment.problem).__name__.lower()
     return next((name for name, law in LAWS.items() if law == experiment.problem), kind)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from operformer import Grid, voronoi_weights
+from operformer import Grid
 from operformer.domain.patches import ScatteredPatches, _ends, _searched_ends, make_patches
 from operformer.errors import UsageError
 
@@ -99,21 +99,20 @@ def test_a_patch_holds_the_points_that_lie_in_it_once_each(grid, counts):
         assert sorted(members[p][weights[p] > 0].tolist()) == expected
         assert bool((weights[p] >= 0).all())
         assert float(weights[p].sum()) == pytest.approx(1, abs=1e-13)
+        if grid.kind == "scattered":  # the grid's own, up to the volume of the patch
+            torch.testing.assert_close(
+                weights[p][: len(expected)], grid.weights[expected] / grid.weights[expected].sum()
+            )
 
 
 @pytest.mark.parametrize(("grid", "counts"), CASES)
-def test_join_undoes_split(grid, counts):
+def test_join_undoes_split_and_takes_the_mean_where_patches_share_a_point(grid, counts):
+    """On patch p the values p^2 and -p: at a point of several patches their mean, each patch counting once."""
     patches = make_patches(grid, counts)
     u = torch.randn(2, *grid.shape, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     pieces = patches.split(u)
     assert pieces.shape == (2, prod(counts), *patches.local_shape, 3)
     torch.testing.assert_close(patches.join(pieces), u, rtol=1e-15, atol=1e-15)
-
-
-@pytest.mark.parametrize(("grid", "counts"), CASES)
-def test_join_takes_the_mean_over_the_patches_that_share_a_point(grid, counts):
-    """On patch p the values p^2 and -p: at a point of several patches their mean, each patch counting once."""
-    patches = make_patches(grid, counts)
     number = torch.arange(prod(counts), dtype=torch.float64)
     v = torch.stack([number**2, -number], -1).reshape(1, -1, *[1] * len(patches.local_shape), 2)
     z = patches.join(v.expand(1, -1, *patches.local_shape, 2)).reshape(-1, 2)
@@ -142,6 +141,13 @@ def test_gradients_pass_split_and_join():
         (Grid.uniform(5, kind="periodic"), 2, [[0, 1, 2], [3, 4]], [[0.2, 0.4, 0.4], [0.4, 0.6]]),
         # 0.7 and 0.8 lie in the second half, at 0.4 and 0.6 of it.
         (Grid.rectilinear([0.8, 0.0, 1.0, 0.3, 0.7]), 2, [[1, 3], [4, 0, 2]], [[0.3, 0.7], [0.5, 0.3, 0.2]]),
+        # Scattered points on faces have one patch.
+        (
+            Grid.scattered([[0.5], [0.0], [1.0], [0.2], [0.75]]),
+            4,
+            [[1, 3], [], [0], [2, 4]],
+            [[0.5] * 2, [], [1], [0.5] * 2],
+        ),
     ],
     ids=str,
 )
@@ -154,69 +160,7 @@ def test_examples_by_hand(grid, count, values, weights):
         np.testing.assert_allclose(weights_of(patches)[p][present], weights[p], rtol=0, atol=1e-14)
 
 
-# Quadrature
-
-
-def integrand(x, bounds):
-    """Periodic on D, so that it also suits periodic grids, but not on the patches."""
-    box = torch.tensor(bounds, dtype=torch.float64)
-    angle = 2 * torch.pi * (x - box[:, 0]) / (box[:, 1] - box[:, 0])
-    return torch.exp(torch.sin(angle + 0.4)).prod(-1) + torch.cos(2 * angle[..., 0])
-
-
-def exact_means(bounds, counts):
-    """The mean of the integrand over each patch, by Gauss-Legendre."""
-    nodes, w = np.polynomial.legendre.leggauss(16)
-    weights = torch.from_numpy(np.prod(np.meshgrid(*[w / 2] * len(counts), indexing="ij"), axis=0))
-    means = []
-    for p in product(*map(range, counts)):
-        local = [(pk + (nodes + 1) / 2) / count for pk, count in zip(p, counts, strict=True)]
-        axes = [torch.from_numpy(a + (b - a) * x) for x, (a, b) in zip(local, bounds, strict=True)]
-        means.append((weights * integrand(torch.stack(torch.meshgrid(*axes, indexing="ij"), -1), bounds)).sum())
-    return torch.stack(means)
-
-
-def stretched(n, lower, upper):
-    """Spacings that vary threefold, the same way in each quarter."""
-    s = torch.linspace(0, 1, n, dtype=torch.float64)
-    return lower + (upper - lower) * (s + 0.02 * torch.sin(8 * torch.pi * s))
-
-
-@pytest.mark.parametrize("kind", ["cells", "nodes", "periodic", "rectilinear"])
-@pytest.mark.parametrize("counts", [(4,), (4, 2)], ids=["1d", "2d"])
-def test_quadrature_on_a_patch_is_of_second_order_where_the_patches_do_not_divide_the_grid(kind, counts):
-    """Sizes of 4 q + 1 steps leave the faces at the same place between two points."""
-    box, steps, errors = BOX[: len(counts)], (41, 85, 169, 341), []
-    for n in steps:
-        size = (n + 1 if kind == "nodes" else n,) * len(counts)
-        axes = [stretched(n + 1, *interval) for interval in box]
-        grid = Grid.rectilinear(*axes) if kind == "rectilinear" else Grid.uniform(size, box, kind)
-        patches = make_patches(grid, counts)
-        values = patches.split(integrand(grid.points, box)[None, ..., None])
-        means = (weights_of(patches) * values.reshape(prod(counts), -1)).sum(1)
-        errors.append(float((means - exact_means(box, counts)).abs().max()))
-    order = -np.polyfit(np.log(steps), np.log(errors), 1)[0]
-    print(f"{kind}, {counts}: order {order:.3f}, errors {errors}")
-    assert 1.85 < order < 2.15
-
-
 # Scattered points
-
-
-def test_scattered_points_keep_their_weights_up_to_the_volume_of_the_patch():
-    points = random_points(101, 2)
-    weights = voronoi_weights(points, BOX[:2])
-    patches = make_patches(Grid.scattered(points, weights, BOX[:2]), (3, 2))
-    for p, indices in enumerate(owners(Grid.scattered(points, weights, BOX[:2]), (3, 2))):
-        expected = weights[indices] / weights[indices].sum()
-        torch.testing.assert_close(patches.weights[p][: len(indices)], expected, rtol=1e-13, atol=1e-13)
-
-
-def test_scattered_points_on_faces_have_one_patch():
-    points = torch.tensor([[0.5], [0.0], [1.0], [0.25], [0.75]], dtype=torch.float64)
-    patches = make_patches(Grid.scattered(points), (4,))
-    pieces = patches.split(torch.arange(5.0, dtype=torch.float64)[None, :, None])[0, ..., 0]
-    assert [pieces[p][patches.weights[p] > 0].tolist() for p in range(4)] == [[1], [3], [0], [2, 4]]
 
 
 def test_a_patch_without_scattered_points_or_without_weight_is_absent():
@@ -233,11 +177,7 @@ def test_a_patch_without_scattered_points_or_without_weight_is_absent():
     ("grid", "counts", "message"),
     [
         (Grid.uniform((5, 7)), (2,), "n_patches must have one number for each axis: got .* for dimension 2"),
-        (
-            Grid.scattered([[0.1], [0.7]]),
-            (2, 2),
-            "n_patches must have one number for each axis: got .* for dimension 1",
-        ),
+        (Grid.scattered([[0.1], [0.7]]), (2, 2), "one number for each axis: got .* for dimension 1"),
         (Grid.uniform((5, 7)), (2, 8), "axis 1 has 7 points for 8 patches; use at most 7"),
         (Grid.uniform((5, 7), kind="cells"), (6, 2), "axis 0 has 5 points for 6 patches; use at most 5"),
         (Grid.rectilinear([0.0, 0.01, 0.02, 1.0]), (3,), "patch 1 of 3 along axis 0 holds no point"),
@@ -258,13 +198,10 @@ def test_where_patches_of_uniform_points_begin_and_end(kind):
         assert [_ends(kind, n, p, count) for p in range(count)] == _searched_ends(position, count), (n, count)
 
 
-def test_points_far_from_zero_lie_in_the_right_patches():
-    """Nodes of a box whose coordinates are rounded to 1e-10: in as many patches as intervals each has two."""
+def test_rounding_of_points_and_of_large_values():
+    """Coordinates rounded to 1e-10: in as many patches as intervals each node has two. A mean does not overflow."""
     patches = make_patches(Grid.uniform(20, bounds=[(1e6, 1e6 + 1)]), (19,))
     assert patches.axes[0].sizes == (2,) * 19
-
-
-def test_the_mean_of_two_large_values_is_finite():
     patches = make_patches(Grid.uniform(5), (2,))
     u = torch.full((1, 5, 1), 4e4, dtype=torch.float16)
     assert torch.equal(patches.join(patches.split(u)), u)

@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from written_out import literal_attention
 
 from operformer import TNO, Grid
-from operformer.domain.grading import graded_grid
+from operformer.domain.interpolation import graded_grid
 from operformer.kernels.recording import CudaGraphs
 from operformer.operators import few_weights, tno
 from operformer.operators.attention import MultiHeadAttention, attend, log_density, set_precision

@@ -10,7 +10,7 @@ import torch
 from operformer.errors import ResourceError, UsageError
 from operformer.operators.smoothing import Smoothing
 from operformer.problems import ControlledODE, Darcy, Kolmogorov, Lorenz63
-from operformer.runs import evaluate_run, evaluation_grids, train_run
+from operformer.runs import evaluate_run, train_run
 from operformer.runs.experiment import parse
 from paper.line import as_plain_transformer
 from paper.lookup import find_run
@@ -178,7 +178,7 @@ def test_smoke_operators_take_every_grid_of_an_evaluation(name, need_neuralop):
     if experiment.operator["name"] == "FNO":
         need_neuralop()
     operator = experiment.make_operator().eval()
-    grids = evaluation_grids(experiment.problem, experiment.data.resolution)
+    grids = experiment.problem.evaluation_grids(experiment.data.resolution)
     for label, grid in ((label, grid) for label, grid in grids.items() if label.endswith("x")):
         u = torch.randn(1, 1, *grid.shape, generator=torch.Generator().manual_seed(1))
         if label == "graded" and experiment.operator["name"] in ("FNO", "AFNO", "ViTNO"):

@@ -10,7 +10,7 @@ from operformer.errors import DataError, UsageError
 from operformer.evaluation.errors import relative_errors
 from operformer.operators.pretrained import SHIPPED, read_tensors, shipped_names
 from operformer.problems import Lorenz63
-from operformer.problems.draws import Draws
+from operformer.problems.problem import Draws
 from operformer.runs import errors_on_tests, evaluate_run, read_run, train_run
 from operformer.runs.experiment import Data, Experiment
 from operformer.sharing.card import read_front_matter

@@ -17,26 +17,18 @@ from operformer.problems import ControlledODE
 @pytest.mark.parametrize("problem", [ControlledODE(), ControlledODE(n_terms=7, z0=2.9, decay=1.0)])
 def test_agrees_with_dop853(problem):
     """z' = sin(z) u'(t); u' comes from u read at Chebyshev points, enough of them for frequencies up to 5."""
-    uniform = problem.sample(5, 37, seed=1)
     unsorted = torch.rand(31, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 2
-    irregular = problem.sample(5, Grid.rectilinear(unsorted), seed=1)
+    both = problem.sample(5, 37, seed=1), problem.sample(5, Grid.rectilinear(unsorted), seed=1)
     for n in range(5):
 
         def control(times, n=n):
             return problem.sample(1, Grid.rectilinear(times), seed=1, first=n).u[0, 0].numpy()
 
         slope = Chebyshev.interpolate(control, 127, domain=[0, 2]).deriv()
-        solution = solve_ivp(
-            lambda t, z, slope=slope: np.sin(z) * slope(t),
-            (0, 2),
-            [problem.z0],
-            method="DOP853",
-            rtol=1e-12,
-            atol=1e-12,
-            dense_output=True,
-        ).sol
-        for samples in (uniform, irregular):
-            expected = solution(samples.grid.points[:, 0].numpy())[0]
+        tolerances = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-12, "dense_output": True}
+        found = solve_ivp(lambda t, z, slope=slope: np.sin(z) * slope(t), (0, 2), [problem.z0], **tolerances)
+        for samples in both:
+            expected = found.sol(samples.grid.points[:, 0].numpy())[0]
             np.testing.assert_allclose(samples.z[n, 0].numpy(), expected, rtol=0, atol=1e-9, equal_nan=False)
 
 
@@ -74,7 +66,6 @@ def test_variance_of_the_control(decay):
     [
         ({"n_terms": 0}, "n_terms must be at least 1: got 0; the paper has 10"),
         ({"z0": 0.0}, r"z0 must lie between 0 and pi, where sin\(z0\) > 0: got 0.0; try 1.0"),
-        ({"z0": 3.2}, "got 3.2; try 1.0"),
         ({"z0": float("nan")}, "got nan; try 1.0"),
     ],
 )

@@ -9,7 +9,7 @@ import torch
 from scipy.integrate import solve_ivp
 
 from operformer.domain import Grid
-from operformer.domain.grading import graded_grid
+from operformer.domain.interpolation import graded_grid
 from operformer.errors import DivergedError, UsageError
 from operformer.problems import Kolmogorov
 from operformer.problems.vorticity import TORUS, VorticityEquation
@@ -50,13 +50,14 @@ def torus(n):
     return Grid.uniform((n, n), bounds=TORUS, kind="periodic")
 
 
-def test_pairs_are_related_by_the_flow():
-    samples = CHEAP.sample(3, torus(40), seed=1)
+@pytest.mark.parametrize("lead", [0.2, 0.2003, 0.0007])
+def test_samples_are_related_by_the_flow(lead):
+    """Steps are at most `step`, and the lead is met exactly, whether the step divides it or not."""
+    problem = replace(CHEAP, lead=lead)
+    samples = problem.sample(2, torus(40), seed=1)
     for u, z in zip(samples.u[:, 0].numpy(), samples.z[:, 0].numpy(), strict=True):
-        expected = integrate(u, 0.2, CHEAP)
-        print(f"pair apart from DOP853 by {np.abs(z - expected).max():.1e}, u reaches {np.abs(u).max():.1f}")
-        np.testing.assert_allclose(z, expected, rtol=0, atol=1e-8, equal_nan=False)
-        assert np.abs(z - u).max() > 0.1
+        np.testing.assert_allclose(z, integrate(u, lead, problem), rtol=0, atol=1e-8, equal_nan=False)
+        assert np.abs(z - u).max() > 0.5 * lead
 
 
 def test_inputs_have_flown_for_the_time_of_the_start():
@@ -64,14 +65,13 @@ def test_inputs_have_flown_for_the_time_of_the_start():
     later = CHEAP.sample(2, torus(40), seed=1)
     for begin, u in zip(from_rest.u[:, 0].numpy(), later.u[:, 0].numpy(), strict=True):
         np.testing.assert_allclose(u, integrate(begin, 0.3, CHEAP), rtol=0, atol=1e-8, equal_nan=False)
+    assert float(later.z.mean((2, 3)).abs().max()) < 1e-13
 
 
 def test_moments_are_single_leads():
     rollout = replace(CHEAP, moments=3).sample(2, torus(13), seed=2)
     assert rollout.z.shape == (2, 3, 13, 13)
     assert replace(CHEAP, moments=3).output_names == ("vorticity_1", "vorticity_2", "vorticity_3")
-    assert CHEAP.output_names == ("vorticity_1",)
-    assert CHEAP.input_names == ("vorticity_0",)
     for j in range(3):
         one = replace(CHEAP, start=0.3 + 0.2 * j).sample(2, torus(13), seed=2)
         before = rollout.u[:, 0] if j == 0 else rollout.z[:, j - 1]
@@ -81,73 +81,26 @@ def test_moments_are_single_leads():
     torch.testing.assert_close(longer.z[:, 0], rollout.z[:, 2], rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("lead", [0.2, 0.2003, 0.0007])
-def test_a_step_that_does_not_divide_the_lead(lead):
-    """Steps are at most `step`, and the lead is met exactly."""
-    problem = replace(CHEAP, lead=lead)
-    samples = problem.sample(1, torus(40), seed=3)
-    expected = integrate(samples.u[0, 0].numpy(), lead, problem)
-    np.testing.assert_allclose(samples.z[0, 0].numpy(), expected, rtol=0, atol=1e-8, equal_nan=False)
-
-
-def test_the_same_flow_on_every_grid():
-    m = CHEAP.n_modes
-    fine = CHEAP.sample(2, torus(2 * m + 1), seed=4)
-    k = np.fft.fftfreq(2 * m + 1, 1 / (2 * m + 1))
-
-    def at(values, points):
-        """The trigonometric polynomial through the values, which is the function itself."""
-        c = np.fft.fft2(values.numpy()) / (2 * m + 1) ** 2
-        waves = [np.exp(1j * np.multiply.outer(points[..., axis].numpy(), k)) for axis in (0, 1)]
-        return np.einsum("...i,bcij,...j->bc...", waves[0], c, waves[1]).real
-
-    grids = [
-        CHEAP.grid(7),
-        CHEAP.grid(64),
-        Grid.uniform((5, 11), bounds=TORUS),
-        torus(6),
-        Grid.uniform((7, 4), bounds=[(1.0, 2.0), (3.0, 6.0)], kind="cells"),
-        Grid.rectilinear([5.0, 0.1, 2.0], [0.0, 6.0], bounds=TORUS),
-        Grid.scattered(np.random.default_rng(1).uniform(0, 2 * pi, (19, 2)), bounds=TORUS),
-    ]
-    for grid in grids:
-        samples = CHEAP.sample(2, grid, seed=4)
-        for found, known in ((samples.u, fine.u), (samples.z, fine.z)):
-            np.testing.assert_allclose(found.numpy(), at(known, grid.points), rtol=0, atol=1e-10, equal_nan=False)
-
-
 def test_one_solution_serves_every_grid(monkeypatch):
     problem = replace(CHEAP, moments=2)
     grids = [problem.grid(9), graded_grid(problem.grid(7)), Grid.scattered([[0.1, 6.0], [3.0, 2.0]], bounds=TORUS)]
     expected = [problem.sample(3, grid, seed=5, first=2) for grid in grids]
-    solved = []
-    solve = Kolmogorov._solve
+    solved, solve = [], Kolmogorov._solve
     monkeypatch.setattr(Kolmogorov, "_solve", lambda self, draws, grid: solved.append(1) or solve(self, draws, grid))
     found = list(problem.readings(3, grids, seed=5, first=2))
     assert len(solved) == 1
     for one, other in zip(found, expected, strict=True):
-        for values, wanted in ((one.u, other.u), (one.z, other.z)):
-            torch.testing.assert_close(values, wanted, rtol=0, atol=1e-10 * float(wanted.abs().max()))
+        torch.testing.assert_close(one.u, other.u, rtol=0, atol=1e-10 * float(other.u.abs().max()))
+        torch.testing.assert_close(one.z, other.z, rtol=0, atol=1e-10 * float(other.z.abs().max()))
         assert torch.equal(one.checks["tail"], other.checks["tail"])
         assert one.grid.shape == other.grid.shape
-
-
-def test_readings_stay_in_the_torus():
     with pytest.raises(UsageError, match="must lie in"):
         list(CHEAP.readings(1, [Grid.uniform((4, 4), bounds=[(0, 7), (0, 1)])]))
-
-
-def test_grid_is_cells_of_the_torus():
-    grid = Kolmogorov().grid(16)
-    assert grid.kind == "cells"
-    assert grid.bounds == ((0.0, 2 * pi), (0.0, 2 * pi))
-    assert float(grid.points[0, 0, 0]) == pytest.approx(pi / 16, abs=1e-15)
 
 
 def test_start_has_the_law_of_the_paper():
     """omega(0) ~ N(0, 7^3 (-Laplace + 49)^-5): E omega(x)^2 = sum_k lambda_k / (2 pi)^2 over k in Z^2 but zero."""
     problem = Kolmogorov(start=0.0, lead=1e-4, step=1e-4, n_modes=41, viscosity=1e-3)
-    assert (problem.scale, problem.tau, problem.alpha) == (343.0, 7.0, 5.0)
     k = np.arange(-40, 41)
     squares = (k[:, None] ** 2 + k**2).astype(float)
     values = 343 * (squares + 49) ** -5
@@ -157,18 +110,6 @@ def test_start_has_the_law_of_the_paper():
     print(f"E ||omega(0)||^2: {norms.mean():.4e}, exactly {values.sum():.4e}, standard error {error:.1e}")
     assert abs(norms.mean() - values.sum()) < 4 * error
     assert error < 0.02 * values.sum()
-
-
-def test_the_mean_is_zero():
-    samples = CHEAP.sample(3, torus(23), seed=6)
-    assert float(samples.u.mean((2, 3)).abs().max()) < 1e-13
-    assert float(samples.z.mean((2, 3)).abs().max()) < 1e-13
-
-
-def test_defaults_are_those_of_the_paper():
-    problem = Kolmogorov()
-    assert (problem.viscosity, problem.forcing) == (1 / 70, 4)
-    assert (problem.scale, problem.tau**2, problem.alpha) == (7**3, 49, 5)
 
 
 def test_the_tail_is_reported_for_each():
@@ -185,16 +126,10 @@ def test_the_tail_is_reported_for_each():
     "changes", [{"n_modes": 5}, {"viscosity": 1e-3, "start": 2.0}, {"tau": 7.0, "start": 0.0}], ids=str
 )
 def test_a_flow_that_is_not_resolved_is_reported(changes):
-    with pytest.raises(
-        DivergedError, match=r"not resolved by \d+ modes: .* more than 0.001; set n_modes higher"
-    ) as error:
+    message = r"not resolved by \d+ modes: .* more than 0.001; set n_modes higher"
+    with pytest.raises(DivergedError, match=message) as error:
         replace(CHEAP, **changes).sample(2, 8, seed=1)
     assert "\n" not in str(error.value)
-
-
-def test_a_step_that_is_too_long_is_reported():
-    with pytest.raises(DivergedError):
-        replace(CHEAP, viscosity=1e-4, scale=2e9, start=40.0, step=4.0).sample(1, 8)
 
 
 @pytest.mark.slow
@@ -218,7 +153,7 @@ def test_the_default_settings_resolve_the_flow():
     [
         *[
             ({name: value}, f"{name} must be positive and finite: got {value}")
-            for name in ("viscosity", "lead", "step", "scale", "tau", "alpha")
+            for name in ("viscosity", "lead", "step", "scale")
             for value in (0.0, -1.0, float("nan"), float("inf"))
         ],
         ({"start": -1.0}, "start must not be negative: got -1.0; the paper has 11"),
@@ -234,8 +169,3 @@ def test_fields_are_refused(changes, message):
     with pytest.raises(UsageError, match=message) as error:
         Kolmogorov(**changes)
     assert "\n" not in str(error.value)
-
-
-def test_resolution_is_refused():
-    with pytest.raises(UsageError, match="resolution must be at least 4: got 3; the paper has 416"):
-        Kolmogorov().grid(3)

@@ -1,4 +1,8 @@
-"""Lorenz '63 against DOP853, an exact invariant and the law of its starts."""
+"""Lorenz '63 against DOP853, an exact invariant and the law of its starts; Taylor's method against exact solutions."""
+
+import math
+from itertools import pairwise
+from math import log2
 
 import numpy as np
 import pytest
@@ -9,6 +13,7 @@ from scipy.stats import kstest
 from operformer.domain import Grid
 from operformer.errors import DivergedError, UsageError
 from operformer.problems import Lorenz63
+from operformer.problems.lorenz63 import taylor
 
 BOTH = Lorenz63(recover=("y", "z"))
 
@@ -35,16 +40,11 @@ def regular():
     return BOTH.sample(23, 197, seed=1)
 
 
-def test_agrees_with_dop853_on_a_uniform_grid(regular):
-    expected = reference(states(regular)[..., 0], regular.grid.points[:, 0].numpy())
-    np.testing.assert_allclose(states(regular), expected, rtol=0, atol=1e-8, equal_nan=False)
-
-
-def test_agrees_with_dop853_at_unsorted_times(regular):
-    times = np.random.default_rng(5).uniform(0, 2, 101)
-    samples = BOTH.sample(23, Grid.rectilinear(times), seed=1)
-    expected = reference(states(regular)[..., 0], times)
-    np.testing.assert_allclose(states(samples), expected, rtol=0, atol=1e-8, equal_nan=False)
+def test_agrees_with_dop853(regular):
+    unsorted = BOTH.sample(23, Grid.rectilinear(np.random.default_rng(5).uniform(0, 2, 101)), seed=1)
+    for samples in (regular, unsorted):
+        expected = reference(states(regular)[..., 0], samples.grid.points[:, 0].numpy())
+        np.testing.assert_allclose(states(samples), expected, rtol=0, atol=1e-8, equal_nan=False)
 
 
 def test_agrees_with_dop853_for_other_constants():
@@ -112,8 +112,59 @@ def test_constants_too_stiff_for_the_step_are_reported():
         Lorenz63(sigma=1e5, horizon=0.05).sample(3, 5)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-def test_cuda_draws_the_same_trajectories(regular):
-    there = BOTH.sample(23, 197, seed=1, device="cuda")
-    assert there.u.device.type == there.z.device.type == there.grid.points.device.type == "cuda"
-    torch.testing.assert_close(there.z.cpu(), regular.z, rtol=0, atol=1e-8)
+# Taylor's method
+
+
+def logistic(terms):
+    """y' = y (1 - y), term by term."""
+    return terms[-1] - sum(one * other for one, other in zip(terms, reversed(terms), strict=True))
+
+
+def logistic_solution(start, times):
+    return 1 / (1 + (1 / start - 1) * torch.exp(-times[:, None, None]))
+
+
+@pytest.fixture
+def start():
+    return torch.linspace(0.1, 1.7, 15, dtype=torch.float64).reshape(3, 5)
+
+
+def test_one_step_and_its_middle_by_hand():
+    """y' = 1024 y and h = 1/1024: one step is e, half of one its square root."""
+    times = torch.tensor([1.0, 0.5, 0.0], dtype=torch.float64) / 1024
+    values = taylor(lambda terms: terms[-1] * 1024, torch.ones(1, dtype=torch.float64), times, 2.0**-10, order=18)
+    expected = torch.tensor([[math.e], [math.sqrt(math.e)], [1.0]], dtype=torch.float64)
+    torch.testing.assert_close(values, expected, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("order", [3, 5])
+@pytest.mark.parametrize("offset", [0.0, 0.3], ids=["at the steps", "between the steps"])
+def test_order(start, offset, order, monkeypatch):
+    monkeypatch.setattr("operformer.problems.lorenz63.LARGEST_LAST_TERM", 1.0)
+    errors = []
+    for step in (1 / 16, 1 / 32, 1 / 64):
+        times = step * (torch.arange(round(2 / step), dtype=torch.float64) + offset)
+        errors.append(
+            float((taylor(logistic, start, times, step, order) - logistic_solution(start, times)).abs().max())
+        )
+    for coarse, fine in pairwise(errors):
+        assert log2(coarse / fine) == pytest.approx(order, abs=0.2)
+
+
+def test_a_series_that_has_not_converged_is_refused(start):
+    with pytest.raises(DivergedError, match="steps of 1 are too long"):
+        taylor(logistic, start, torch.ones(1, dtype=torch.float64), 1.0, order=5)
+
+
+def test_a_time_reads_the_same_whatever_the_others_are(start):
+    """Times in any order, repeated, at zero, and on both sides of the end of a step."""
+    given = start.clone()
+    times = torch.rand(17, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) * 2
+    times = torch.cat((times, times[4:7], torch.tensor([0.0, 0.25 - 1e-13, 0.25, 0.25 + 1e-13]).double()))
+    together = taylor(logistic, start, times, 0.25, order=40)
+    for n, time in enumerate(times):
+        assert torch.equal(taylor(logistic, start, time[None], 0.25, order=40)[0], together[n])
+    torch.testing.assert_close(together, logistic_solution(start, times), rtol=0, atol=1e-8)
+    torch.testing.assert_close(together[-3:], together[-2].expand(3, 3, 5), rtol=0, atol=1e-12)
+    assert torch.equal(together[-4], given)
+    assert torch.equal(start, given)

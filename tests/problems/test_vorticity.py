@@ -1,4 +1,4 @@
-"""The vorticity equation against exact flows, its balances, another discretisation and another library's trajectory."""
+"""The vorticity equation against exact flows, another discretisation and another library's trajectory."""
 
 from itertools import pairwise
 from math import exp, log2, pi
@@ -15,14 +15,7 @@ from operformer.problems.vorticity import TORUS, VorticityEquation
 REFERENCE = Path(__file__).parent / "reference" / "kolmogorov_exponax.npz"
 # Waves (k_x, k_y, amplitude, phase): one of each pair k, -k.
 GENERIC = [(1, 0, 1.0, 0.3), (2, 1, 1.5, 1.1), (-1, 2, 2.0, 2.0), (0, 3, 1.2, 0.7), (3, 2, 0.8, 4.0), (-3, 1, 0.6, 5.0)]
-SHELL_25 = [
-    (5, 0, 2.0, 0.3),
-    (0, 5, 1.0, 1.1),
-    (3, 4, 3.0, 2.0),
-    (-3, 4, 1.7, 0.4),
-    (4, 3, 2.2, 5.0),
-    (-4, 3, 1.3, 2.9),
-]
+SHELL_25 = [(5, 0, 2.0, 0.3), (0, 5, 1.0, 1.1), (3, 4, 3.0, 2.0), (-3, 4, 1.7, 0.4), (4, 3, 2.2, 5.0)]
 SHELL_65 = [(8, 1, 2.0, 0.2), (-1, 8, 3.0, 1.0), (7, 4, 1.0, 2.2), (-4, 7, 2.0, 3.1), (-8, 1, 1.5, 0.9)]
 SHEAR = [(2, 1, 2.0, 0.3), (4, 2, 3.0, 1.7), (6, 3, 1.0, 4.4)]
 TRANSVERSE = [(0, 1, 2.0, 0.3), (0, 2, 3.0, 1.7), (0, 7, 1.0, 4.4)]
@@ -62,15 +55,12 @@ class Flow:
         self.force = np.fft.fft2(np.broadcast_to(-forcing * np.cos(forcing * y), (self.n, self.n))) / self.n**2
 
     def full(self, state):
-        """One state (3 m, m) of the library as coefficients of all wave numbers."""
-        c = np.zeros((self.n, self.n), complex)
-        rows, columns = state.shape
-        for i in range(rows):
-            kx = i if i < rows / 2 else i - rows
-            for ky in range(columns):
-                if abs(kx) < columns:
-                    c[kx, ky] = state[i, ky]
-                    c[-kx, -ky] = np.conj(state[i, ky])
+        """One state of the library (points, m) as coefficients of all wave numbers."""
+        c, m = np.zeros((self.n, self.n), complex), state.shape[1]
+        for kx in range(-m + 1, m):
+            for ky in range(m):
+                c[kx, ky] = state[kx, ky]
+                c[-kx, -ky] = np.conj(state[kx, ky])
         return c
 
     def at_points(self, c):
@@ -78,55 +68,40 @@ class Flow:
         assert np.abs(found.imag).max() <= 1e-12 * max(1, np.abs(found.real).max())
         return found.real
 
-    def velocity(self, c):
-        psi = self.inverse * c
-        return self.at_points(1j * self.ky * psi), self.at_points(-1j * self.kx * psi)
-
     def slope(self, c):
-        u, v = self.velocity(c)
+        psi = self.inverse * c
+        u, v = self.at_points(1j * self.ky * psi), self.at_points(-1j * self.kx * psi)
         transport = u * self.at_points(1j * self.kx * c) + v * self.at_points(1j * self.ky * c)
         return self.kept * (self.force - np.fft.fft2(transport) / self.n**2)
 
     def step(self, c, dt):
         """The classical Runge-Kutta method for w = exp(nu k^2 t) c: w' = exp(nu k^2 t) slope(exp(-nu k^2 t) w)."""
 
+        def decayed(t):
+            return np.exp(-self.viscosity * self.squares * t)
+
         def rate(t, w):
-            return np.exp(self.viscosity * self.squares * t) * self.slope(
-                np.exp(-self.viscosity * self.squares * t) * w
-            )
+            return self.slope(decayed(t) * w) / decayed(t)
 
         k1 = rate(0, c)
         k2 = rate(dt / 2, c + dt / 2 * k1)
         k3 = rate(dt / 2, c + dt / 2 * k2)
         k4 = rate(dt, c + dt * k3)
-        return np.exp(-self.viscosity * self.squares * dt) * (c + dt / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
-
-    def energy(self, c):
-        """1/2 ||velocity||^2 over the torus."""
-        u, v = self.velocity(c)
-        return 0.5 * (u**2 + v**2).mean() * (2 * pi) ** 2
-
-    def enstrophy(self, c):
-        return 0.5 * (self.at_points(c) ** 2).mean() * (2 * pi) ** 2
+        return decayed(dt) * (c + dt / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
 
 
 def test_spectrum_by_hand():
     equation = VorticityEquation(n_modes=5, viscosity=0.1, forcing=0)
     x, y = points_of(equation.grid)
-    state = equation.spectrum(torch.from_numpy(7 + 2 * np.cos(3 * x - 2 * y) + 6 * np.sin(4 * y) + 5 * np.cos(x))[None])
+    beyond = np.cos(5 * x) + np.sin(6 * y) + np.cos(7 * x + y) + np.cos(4 * x - 5 * y)
+    kept = 7 + 2 * np.cos(3 * x - 2 * y) + 6 * np.sin(4 * y) + 5 * np.cos(x)
+    state = equation.spectrum(torch.from_numpy(kept + beyond)[None])
     expected = np.zeros((1, 16, 5), complex)
     expected[0, -3, 2] = 1.0  # cos(3 x - 2 y) = cos(-3 x + 2 y)
     expected[0, 0, 4] = -3j
     expected[0, 1, 0] = expected[0, -1, 0] = 2.5
     np.testing.assert_allclose(state.numpy(), expected, rtol=0, atol=1e-14, equal_nan=False)
     assert state.dtype == torch.complex128
-
-
-def test_spectrum_leaves_out_what_is_not_kept():
-    equation = VorticityEquation(n_modes=5, viscosity=0.1)
-    x, y = points_of(equation.grid)
-    beyond = torch.from_numpy(np.stack([np.cos(5 * x), np.sin(6 * y), np.cos(7 * x + y), np.cos(4 * x - 5 * y)]))
-    assert float(equation.spectrum(beyond).abs().max()) < 1e-14
 
 
 @pytest.mark.parametrize(
@@ -148,41 +123,37 @@ def test_reading_is_exact_on_any_grid(grid):
 
 
 @pytest.mark.parametrize("m", [10, 11])
-@pytest.mark.parametrize("waves", [SHELL_25, SHELL_65, SHEAR, TRANSVERSE], ids=["25", "65", "shear", "transverse"])
-def test_flows_without_transport_only_decay(waves, m):
+@pytest.mark.parametrize(
+    ("forcing", "waves"),
+    [
+        (0, SHELL_25),
+        (0, SHELL_65),
+        (0, SHEAR),
+        (0, TRANSVERSE),
+        (4, TRANSVERSE),
+        (3, []),
+        (5, SHELL_25),
+        (1, TRANSVERSE),
+    ],
+)
+def test_flows_without_transport(forcing, waves, m):
     """If all |k|^2 are K, then psi = omega / K and u . grad omega = psi_y omega_x - psi_x omega_y = 0; in a shear flow
-    both depend on one k . x alone. So each wave decays by exp(-nu |k|^2 t)."""
-    equation = VorticityEquation(m, viscosity=0.02, forcing=0)
-    found = values(equation, equation.advance(start(equation, waves), 1.5, 30))[0]
-    decayed = [(kx, ky, a * exp(-0.02 * (kx**2 + ky**2) * 1.5), phase) for kx, ky, a, phase in waves]
-    np.testing.assert_allclose(found, expected_values(decayed), rtol=0, atol=1e-10, equal_nan=False)
-
-
-def test_other_flows_do_not_only_decay():
-    equation = VorticityEquation(11, viscosity=0.02, forcing=0)
-    found = values(equation, equation.advance(start(equation, GENERIC), 0.5, 20))[0]
-    decayed = [(kx, ky, a * exp(-0.02 * (kx**2 + ky**2) * 0.5), phase) for kx, ky, a, phase in GENERIC]
-    assert np.abs(found - expected_values(decayed)).max() > 0.1
-
-
-@pytest.mark.parametrize(("forcing", "waves"), [(4, TRANSVERSE), (3, []), (5, SHELL_25), (1, TRANSVERSE)])
-def test_forced_flows_without_transport(forcing, waves):
-    """omega = -(1 - exp(-nu n^2 t)) cos(n y) / (nu n), and what was there decays: a shear flow along x, or a flow whose
-    wave numbers all have the length n."""
-    nu, t = 0.03, 1.5
-    equation = VorticityEquation(11, viscosity=nu, forcing=forcing)
+    both depend on one k . x alone. So each wave decays by exp(-nu |k|^2 t), and the force, if it is of the same length
+    or direction, adds -(1 - exp(-nu n^2 t)) cos(n y) / (nu n)."""
+    nu, t = 0.02, 1.5
+    equation = VorticityEquation(m, viscosity=nu, forcing=forcing)
     found = values(equation, equation.advance(start(equation, [*waves, (0, 0, 1.0, 0.0)]), t, 200))[0]
     exact = [(kx, ky, a * exp(-nu * (kx**2 + ky**2) * t), phase) for kx, ky, a, phase in waves]
-    exact.append((0, forcing, -(1 - exp(-nu * forcing**2 * t)) / (nu * forcing), 0.0))
+    if forcing:
+        exact.append((0, forcing, -(1 - exp(-nu * forcing**2 * t)) / (nu * forcing), 0.0))
     np.testing.assert_allclose(found, expected_values(exact), rtol=0, atol=1e-10, equal_nan=False)
 
 
 def test_forced_without_viscosity():
     """From rest, omega = -n t cos(n y)."""
     equation = VorticityEquation(7, viscosity=0.0, forcing=3)
-    state = torch.zeros(1, 20, 7, dtype=torch.complex128)
-    found = values(equation, equation.advance(state, 2.0, 7))[0]
-    np.testing.assert_allclose(found, expected_values([(0, 3, -6.0, 0.0)]), rtol=0, atol=1e-12, equal_nan=False)
+    end = equation.advance(torch.zeros(1, 20, 7, dtype=torch.complex128), 2.0, 7)
+    np.testing.assert_allclose(values(equation, end)[0], expected_values([(0, 3, -6.0, 0.0)]), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("m", [7, 8])
@@ -233,99 +204,17 @@ def test_agrees_with_the_trajectory_of_another_library():
     assert np.abs(omega[-1] - omega[0]).max() > 1
 
 
-def slopes(equation, flow, state, quantity, h=1e-3):
-    """d/dt of a quantity in the middle of five moments, to fourth order, and the state there."""
-    states = [state]
-    for _ in range(4):
-        states.append(equation.advance(states[-1], h, 1))
-    q = [quantity(flow.full(each[0].numpy())) for each in states]
-    return (q[0] - 8 * q[1] + 8 * q[3] - q[4]) / (12 * h), flow.full(states[2][0].numpy())
-
-
-def test_energy_is_lost_to_friction_and_gained_from_the_force():
-    """d/dt 1/2 ||u||^2 = -nu ||omega||^2 + <sin(n y), u_1>."""
-    m, nu, n = 9, 0.05, 4
-    equation, flow = VorticityEquation(m, nu, n), Flow(m, nu, n)
-    slope, c = slopes(equation, flow, start(equation, [*GENERIC, (0, 4, 2.0, 3.0)]), flow.energy)
-    y = 2 * pi * np.arange(flow.n) / flow.n
-    gain = (np.sin(n * y) * flow.velocity(c)[0]).mean() * (2 * pi) ** 2
-    loss = nu * (flow.at_points(c) ** 2).mean() * (2 * pi) ** 2
-    assert gain > 1
-    assert loss > 1
-    assert slope == pytest.approx(gain - loss, rel=0, abs=1e-8)
-
-
-@pytest.mark.parametrize("quantity", ["energy", "enstrophy"])
-def test_energy_and_enstrophy_are_conserved_without_friction_and_force(quantity):
-    """By the discretisation in space itself, with a spectrum that is full up to its end."""
-    m = 7
-    equation, flow = VorticityEquation(m, 0.0, 0), Flow(m, 0.0, 0)
-    numbers = np.random.default_rng(5).standard_normal((1, *equation.grid.shape))
-    state = equation.spectrum(torch.from_numpy(3 * numbers))
-    slope, c = slopes(equation, flow, state, getattr(flow, quantity))
-    total = getattr(flow, quantity)(c)
-    rate = np.abs(flow.slope(c)).max()
-    assert rate > 0.1
-    assert abs(slope) < 1e-8 * total
-    later = flow.full(equation.advance(state, 2.0, 400)[0].numpy())
-    assert getattr(flow, quantity)(later) == pytest.approx(total, rel=1e-6)
-    assert np.abs(later - c).max() > 0.1
-
-
-def test_the_mean_stays_zero():
+def test_each_of_a_batch_flows_by_itself_and_two_legs_are_one_way():
     equation = VorticityEquation(9, viscosity=0.05, forcing=4)
-    end = equation.advance(start(equation, [*GENERIC, (0, 0, 3.0, 0.0)]), 1.0, 50)
-    assert complex(end[0, 0, 0]) == 0
-
-
-def test_symmetries_of_the_forced_flow():
-    """Shifts along x; half a turn; reflection of x with a shift of y by half a period of the force, omega -> -omega."""
-    n = 3
-    equation = VorticityEquation(9, viscosity=0.05, forcing=n)
-    x, y = points_of(equation.grid)
-
-    def end_of(moved, sign=1):
-        there = torch.from_numpy(sign * sum_of_waves(GENERIC, *moved(x, y)))[None]
-        return equation.advance(equation.spectrum(there), 1.0, 50)
-
-    end = end_of(lambda x, y: (x, y))
-    probe = np.random.default_rng(2).uniform(0, 2 * pi, (13, 2))
-
-    def at(state, moved):
-        places = np.stack(moved(probe[:, 0], probe[:, 1]), 1) % (2 * pi)
-        return equation.read(state, Grid.scattered(places, bounds=TORUS))[0].numpy()
-
-    moves = [
-        (lambda x, y: (x + 0.7, y), 1),
-        (lambda x, y: (-x, -y), 1),
-        (lambda x, y: (-x, y + pi / n), -1),
-        (lambda x, y: (x, y + 2 * pi / n), 1),
-    ]
-    for moved, sign in moves:
-        found = at(end_of(moved, sign), lambda x, y: (x, y))
-        np.testing.assert_allclose(found, sign * at(end, moved), rtol=0, atol=1e-11, equal_nan=False)
-    # A shift along y that the force does not share is no symmetry.
-    other = at(end_of(lambda x, y: (x, y + 0.7)), lambda x, y: (x, y))
-    assert np.abs(other - at(end, lambda x, y: (x, y + 0.7))).max() > 1e-2
-
-
-def test_each_of_a_batch_flows_by_itself_and_stays_what_it_was():
-    equation = VorticityEquation(9, viscosity=0.05, forcing=4)
-    state = start(equation, GENERIC, SHELL_25, SHEAR)
+    state = start(equation, [*GENERIC, (0, 0, 3.0, 0.0)], SHELL_25, SHEAR)
     before = state.clone()
-    together = equation.advance(state, 0.3, 7)
+    together = equation.advance(state, 0.3, 6)
     assert torch.equal(state, before)
+    assert bool((together[:, 0, 0] == 0).all())  # the mean
     for i in range(3):
-        torch.testing.assert_close(equation.advance(state[i : i + 1], 0.3, 7)[0], together[i], rtol=0, atol=1e-13)
-
-
-def test_two_legs_are_one_way():
-    equation = VorticityEquation(9, viscosity=0.05, forcing=4)
-    state = start(equation, GENERIC)
-    halfway = equation.advance(state, 0.25, 5)
-    torch.testing.assert_close(
-        equation.advance(halfway, 0.5, 10), equation.advance(state, 0.75, 15), rtol=0, atol=1e-12
-    )
+        torch.testing.assert_close(equation.advance(state[i : i + 1], 0.3, 6)[0], together[i], rtol=0, atol=1e-13)
+    halfway = equation.advance(state, 0.1, 2)
+    torch.testing.assert_close(equation.advance(halfway, 0.2, 4), together, rtol=0, atol=1e-12)
 
 
 def test_tail_is_the_share_of_the_outermost_wave_numbers():
@@ -340,28 +229,12 @@ def test_tail_is_the_share_of_the_outermost_wave_numbers():
     assert float(equation.tail(torch.zeros_like(state)).max()) == 0
 
 
-def test_tail_of_a_sum_of_waves_is_zero_until_it_is_carried_there():
-    equation = VorticityEquation(n_modes=16, viscosity=0.001, forcing=0)
-    state = start(equation, GENERIC)
-    tails = [float(equation.tail(equation.advance(state, t, 100))) for t in (1e-9, 0.3, 1.0)]
-    assert tails[0] < 1e-12
-    assert 1e-9 < tails[1] < tails[2] < 1
-
-
-def test_steps_that_are_too_long_are_reported():
+def test_steps_that_are_too_long_or_none_are_reported():
     equation = VorticityEquation(11, viscosity=1e-3, forcing=4)
-    with pytest.raises(
-        DivergedError, match=r"not finite after 40 steps of 5 with 11 modes; take shorter steps"
-    ) as error:
+    with pytest.raises(DivergedError, match="not finite after 40 steps of 5 with 11 modes; take shorter steps"):
         equation.advance(start(equation, GENERIC), 200.0, 40)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("steps", [0, -3])
-def test_no_steps_are_refused(steps):
-    equation = VorticityEquation(5, 0.1, 0)
-    with pytest.raises(UsageError, match=f"steps must be at least 1: got {steps}"):
-        equation.advance(torch.zeros(1, 16, 5, dtype=torch.complex128), 1.0, steps)
+    with pytest.raises(UsageError, match="steps must be at least 1: got 0"):
+        equation.advance(start(equation, GENERIC), 1.0, 0)
 
 
 @pytest.mark.parametrize(

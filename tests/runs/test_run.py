@@ -14,7 +14,7 @@ from operformer.data.importing import store
 from operformer.domain import Grid, Samples, h1_norm, l2_norm
 from operformer.errors import DataError, DivergedError, ResourceError, UsageError
 from operformer.problems import ControlledODE, Kolmogorov, Lorenz63
-from operformer.runs import evaluate_run, evaluation_grids, find_experiment, read_experiment, read_run, train_run
+from operformer.runs import evaluate_run, find_experiment, read_experiment, read_run, train_run
 from operformer.runs.gallery import read_gallery
 from operformer.runs.report.page import write_page
 from operformer.sharing.card import card
@@ -73,7 +73,7 @@ def test_the_record_comes_back_as_it_was(done):
 
 def test_errors_are_those_on_the_draws_after_training_and_validation(done):
     operator = operformer.load(done / "operator")
-    grids = evaluation_grids(ControlledODE(), 8)
+    grids = ControlledODE().evaluation_grids(8)
     assert grids.keys() == POINTS.keys()
     for label, grid in grids.items():
         samples = ControlledODE().sample(5, grid, seed=7, first=16)
@@ -139,10 +139,10 @@ def test_a_run_that_another_process_trains_is_left_alone(folder):
 
 def test_every_grid_of_an_evaluation_covers_the_domain():
     for problem, resolution in ((Lorenz63(), 200), (ControlledODE(horizon=3.0), 12), (ControlledODE(), 1)):
-        for grid in evaluation_grids(problem, resolution).values():
+        for grid in problem.evaluation_grids(resolution).values():
             assert grid.bounds == ((0.0, problem.horizon),)
             assert grid.weights.sum().item() == pytest.approx(problem.horizon, rel=1e-12)
-    assert "irregular" not in evaluation_grids(ControlledODE(), 10)  # no multiple of 4
+    assert "irregular" not in ControlledODE().evaluation_grids(10)  # no multiple of 4
 
 
 def test_a_finished_run_is_not_trained_again(folder, monkeypatch):
@@ -321,7 +321,7 @@ def test_every_measure_of_a_run_in_two_dimensions(tmp_path):
     train_run(darcy(), tmp_path)
     evaluations = {e.label: e for e in evaluate_run(tmp_path)}
     operator, problem = operformer.load(tmp_path / "operator"), darcy().problem
-    for label, grid in evaluation_grids(problem, 8).items():
+    for label, grid in problem.evaluation_grids(8).items():
         # Off uniform grids the truth is read from a solution on 33 x 33 nodes.
         samples = replace(problem, fine=33).sample(5, grid, seed=7, first=16)
         prediction = operator(samples.u.float(), grid).double()

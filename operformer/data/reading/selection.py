@@ -18,7 +18,7 @@ from operformer.data.reading.layout import (
     space_of,
 )
 from operformer.domain import Grid, Samples
-from operformer.domain.ragged import is_point
+from operformer.domain.samples import is_point
 
 
 @dataclass(frozen=True)

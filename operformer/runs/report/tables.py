@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from operformer.data.imported import Imported
 from operformer.runs.folder import Run
 
 
@@ -145,7 +144,7 @@ def _flatten(run: Run) -> dict[str, str]:
     for section, values in run.experiment.to_mapping().items():
         if isinstance(values, dict):
             flat |= {f"{section}.{key}": _text(value) for key, value in values.items()}
-    if isinstance(run.experiment.problem, Imported):
+    if not run.experiment.problem.has_law:
         flat = {key: text for key, text in flat.items() if key not in _OF_DRAWS}
     return flat
 
