@@ -21,8 +21,8 @@ EDGES = {
     "evaluation": {"domain", "operators", "problems"},
     "training": {"domain", "kernels", "operators", "problems", "evaluation"},
     "runs": {"domain", "operators", "problems", "data", "evaluation", "training"},
-    "sharing": {"domain", "operators", "problems", "data", "runs"},
-    "commands": {"domain", "kernels", "operators", "problems", "data", "evaluation", "training", "runs", "sharing"},
+    "sharing": {"domain", "operators", "runs"},
+    "commands": {"domain", "operators", "problems", "data", "evaluation", "runs", "sharing"},
     "cli": {"commands"},
 }
 HEAVY = ("matplotlib", "cyclopts", "jinja2", "h5py", "scipy")

@@ -147,7 +147,7 @@ def _processors(torch: Any) -> Iterator[Finding]:
 
 def _kernels(torch: Any) -> Iterator[Finding]:
     """What attention is computed by, and whether layers can be fused (`can_fuse` of operators/composition.py)."""
-    from operformer.kernels import HAS_TRITON
+    from operformer.operators.backends import HAS_TRITON
     from operformer.operators.composition import FUSED_WIDTHS
 
     on_gpu = torch.cuda.is_available()

@@ -43,8 +43,7 @@ def train(experiment: str, *overrides: Override, out: Path | None = None) -> Non
     out
         The folder of the run; runs/NAME if not given.
     """
-    from operformer.runs import find_experiment, train_run
-    from operformer.training.ranks import is_first
+    from operformer.runs import find_experiment, is_first, train_run
 
     found = find_experiment(experiment, overrides)
     folder = out or Path("runs") / found.name
@@ -61,9 +60,9 @@ def status(run: Path) -> None:
     run
         The folder of the run.
     """
-    from operformer.training.status import describe
+    from operformer.runs import describe_training
 
-    console.print(describe(run), soft_wrap=True)
+    console.print(describe_training(run), soft_wrap=True)
 
 
 def evaluate(run: Path) -> None:

@@ -24,7 +24,7 @@ class Imported(Problem):
     has_law = False
 
     @property
-    def stored(self) -> StoredPairs:  # type: ignore[override]
+    def stored(self) -> StoredPairs:
         """All samples, on disk."""
         return open_pairs(self.folder)
 

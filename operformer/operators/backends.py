@@ -20,6 +20,8 @@ from operformer.domain import Grid
 from operformer.kernels import HAS_TRITON
 from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal, can_mend, is_exported
 
+__all__ = ["ATTENTION", "HAS_TRITON", "Backend", "Call", "backend", "compute", "listening"]
+
 C = TypeVar("C")
 
 HALF = (torch.float16, torch.bfloat16)

@@ -3,16 +3,20 @@
 from operformer.runs.experiment import Data, Experiment, find_experiment, parse
 from operformer.runs.folder import Run, is_evaluated, is_trained, read_experiment, read_run
 from operformer.runs.steps import calibrate_run, errors_on_tests, evaluate_run, train_run
+from operformer.training.ranks import is_first
+from operformer.training.status import describe as describe_training
 
 __all__ = [
     "Data",
     "Experiment",
     "Run",
     "calibrate_run",
+    "describe_training",
     "errors_on_tests",
     "evaluate_run",
     "find_experiment",
     "is_evaluated",
+    "is_first",
     "is_trained",
     "parse",
     "read_experiment",

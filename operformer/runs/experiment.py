@@ -18,7 +18,7 @@ from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.operators import Operator
 from operformer.operators.earlier import today
 from operformer.operators.pretrained import OPERATORS, make_operator
-from operformer.problems import PROBLEMS, Problem, describe, problem_of
+from operformer.problems import LAWS, PROBLEMS, Problem, describe, problem_of
 from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 from operformer.training.recipe import Training
@@ -82,6 +82,11 @@ class Experiment:
                 f"the operator has {operator.dim} axes, the problem {dim}; give one number per axis of the problem"
             )
         return operator
+
+    @property
+    def law(self) -> str:
+        """The name of the problem's law, or of its class if it has other constants."""
+        return next((name for name, known in LAWS.items() if known == self.problem), type(self.problem).__name__)
 
     def to_mapping(self) -> dict[str, Any]:
         """The experiment as nested plain values, which `parse` reads back."""

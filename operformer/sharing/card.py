@@ -10,7 +10,6 @@ from operformer import __version__
 from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
-from operformer.problems import LAWS, describe
 from operformer.runs import Run
 from operformer.runs.experiment import NAMED, find_experiment
 from operformer.runs.report.tables import error_table, grid_name, settings_table
@@ -80,9 +79,7 @@ def channels(run: Run) -> str:
 
 def _maps(run: Run) -> str:
     """The law, by its name if it has one, and what is mapped to what."""
-    problem = run.experiment.problem
-    law = next((name for name, known in LAWS.items() if known == problem), type(problem).__name__)
-    return f"{law}: {channels(run)}"
+    return f"{run.experiment.law}: {channels(run)}"
 
 
 def read_front_matter(path: Path) -> dict[str, Any]:
@@ -109,7 +106,7 @@ def _scale(run: Run) -> str:
 def _front_matter(run: Run, licence: str) -> dict[str, Any]:
     """What the Hub indexes; values are JSON, which YAML takes as they are."""
     experiment = run.experiment
-    problem = describe(experiment.problem)["name"]
+    problem = experiment.to_mapping()["problem"]["name"]
     metrics = [
         {"type": "relative-l2", "name": f"median relative L2 error, {grid_name(e.label)}", "value": e.median}
         for e in run.evaluations
