@@ -7,9 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from operformer.data.reading import read, read_inputs
+    from operformer.data.exchange import read, read_inputs, write
     from operformer.data.store import open_pairs
-    from operformer.data.writing import write
     from operformer.domain import Grid, Samples, pad, unpad, voronoi_weights
     from operformer.evaluation.certificate import certify
     from operformer.evaluation.conformal import calibrate
@@ -50,9 +49,9 @@ _HOMES = {
     "load": "operators",
     "set_precision": "operators",
     "open_pairs": "data.store",
-    "read": "data.reading",
-    "read_inputs": "data.reading",
-    "write": "data.writing",
+    "read": "data.exchange",
+    "read_inputs": "data.exchange",
+    "write": "data.exchange",
     "Training": "training.recipe",
     "train": "training.loop",
     "calibrate": "evaluation.conformal",

@@ -17,9 +17,10 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from operformer.data.fields import Fields
+from operformer.data.contents import shown
 from operformer.data.manifest import (
     MANIFEST,
+    Fields,
     GridRecord,
     Header,
     Manifest,
@@ -29,7 +30,6 @@ from operformer.data.manifest import (
     read_header,
     shard_name,
 )
-from operformer.data.reading.contents import shown
 from operformer.data.shard import encode as encode_shard
 from operformer.data.store import checksum
 from operformer.data.workers import in_processes

@@ -12,11 +12,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from operformer.data.fields import Fields
+from operformer.data.contents import UniformKind, WeightsName
+from operformer.data.exchange import read_blocks
 from operformer.data.generation import begin, finish, pairs_per_shard, save_shard
-from operformer.data.manifest import GridRecord, Header
-from operformer.data.reading import read_blocks
-from operformer.data.reading.contents import UniformKind, WeightsName
+from operformer.data.manifest import Fields, GridRecord, Header
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid, Samples
 from operformer.domain.box import GivenBounds

@@ -11,18 +11,37 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from operformer.data.fields import Fields
-from operformer.data.reading.contents import shown
+from operformer.data.contents import shown
 from operformer.domain import Grid
 from operformer.domain.box import Bounds, checked_bounds
 from operformer.domain.grid import Kind
 from operformer.errors import DataError, OperformerError, UsageError
 from operformer.files import read_bytes, write_bytes
+from operformer.problems.problem import Boundary
 from operformer.settings import construct
 
 MANIFEST = "manifest.json"
 FORMAT = 1
 LARGEST = 2**28  # bytes of a manifest: a million shards
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What the channels of a set are called, at which times they hold, and what holds at the edge of the domain.
+
+    With ``times``, u's channel and those of z are one field at these times.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    times: tuple[float, ...] | None = None
+    boundary: Boundary = "open"
+    constants: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def series(self) -> str:
+        """The name of the one field: vorticity, if its moments are vorticity_0, vorticity_1, ..."""
+        return self.inputs[0].removesuffix("_0")
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operformer.data.fields import Fields
-from operformer.data.reading.contents import refusing_damage
-from operformer.data.reading.hdf5_files import open_array
+from operformer.data.contents import refusing_damage
+from operformer.data.hdf5_files import open_array
+from operformer.data.manifest import Fields
 from operformer.domain import Grid, Samples
 from operformer.errors import DataError
 from operformer.problems.problem import Boundary

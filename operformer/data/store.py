@@ -11,11 +11,13 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,6 +25,7 @@ from operformer.data.manifest import MANIFEST, GridRecord, Manifest, ShardRecord
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds
 from operformer.errors import DataError, UsageError
+from operformer.problems.problem import Problem
 
 if TYPE_CHECKING:
     from operformer.data.shard import Shard
@@ -95,6 +98,39 @@ class StoredPairs:
         """Compare every shard with its checksum."""
         for index in range(len(self.manifest.shards)):
             self._shelf.verify(index)
+
+
+@dataclass(frozen=True)
+class Imported(Problem):
+    """The pairs that `operformer import` left in a folder. There is no law behind them, so nothing can be drawn."""
+
+    folder: str
+
+    def pairs(self) -> StoredPairs:
+        """All pairs, on disk."""
+        return open_pairs(self.folder)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """What the set calls u's channels."""
+        return self.pairs().manifest.header.fields.inputs
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the set calls z's channels."""
+        return self.pairs().manifest.header.fields.outputs
+
+    @property
+    def bounds(self) -> Bounds:
+        """The box that the set's grid lies in."""
+        return self.pairs().grid.bounds
+
+    def grid(self, resolution: int) -> Grid:
+        """The set's own grid, whatever the resolution."""
+        return self.pairs().grid
+
+    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
+        raise UsageError(f"{self.folder} holds pairs and no law: they are known on their own grid only")
 
 
 class _Shelf:

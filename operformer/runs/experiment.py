@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from operformer.data.imported import Imported
+from operformer.data.store import Imported
 from operformer.errors import OperformerError, ResourceError, UsageError
 from operformer.operators import Operator
 from operformer.operators.pretrained import OPERATORS

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from operformer.data.imported import Imported
-from operformer.data.store import StoredPairs, open_pairs
+from operformer.data.store import Imported, StoredPairs, open_pairs
 from operformer.domain import Grid, Pairs, Samples
 from operformer.domain.grading import graded_grid
 from operformer.domain.restriction import nested_grids, restrict

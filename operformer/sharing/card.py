@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from operformer import __version__
-from operformer.data.imported import Imported
+from operformer.data.store import Imported
 from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, write_bytes

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from operformer.data import progress
-from operformer.data.progress import GenerationDisplay
+from operformer.data import workers as progress
+from operformer.data.workers import GenerationDisplay
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from sets import GRIDS
 from operformer.data import manifest
 from operformer.data.manifest import (
     MANIFEST,
+    Fields,
     GridRecord,
     Header,
     Manifest,
@@ -21,7 +22,6 @@ from operformer.data.manifest import (
     read_header,
     shard_name,
 )
-from operformer.data.shard import Fields
 from operformer.errors import DataError, UsageError
 
 FIELDS = Fields(("a",), ("p", "q"), None, "wall", {"tau": 1 / 3})

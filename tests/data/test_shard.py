@@ -7,7 +7,8 @@ import torch
 from sets import GRIDS, assert_same_pairs, pairs
 
 import operformer
-from operformer.data.shard import Fields, Shard, encode
+from operformer.data.manifest import Fields
+from operformer.data.shard import Shard, encode
 from operformer.domain import Samples
 from operformer.errors import DataError
 from operformer.problems.kolmogorov import Kolmogorov

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from operformer.data.imported import Imported
+from operformer.data.store import Imported
 from operformer.runs.folder import Run
 
 

@@ -6,27 +6,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from operformer.data.reading.contents import KINDS, Array, Contents, UniformKind, WeightsName, shown
-from operformer.data.reading.coordinates import (
+from operformer.data.contents import KINDS, Array, Contents, UniformKind, WeightsName, shown
+from operformer.data.coordinates import (
     find_axes,
     find_many_points,
     find_points,
-    find_times,
+    find_row,
     find_weights,
     grid_of_axes,
     grid_of_many_points,
     grid_of_points,
 )
-from operformer.data.reading.layout import (
+from operformer.data.layout import (
+    Field,
     Layout,
-    fits,
+    Selection,
     inferred,
     parse,
+    placed,
     sizes,
     space_of,
     space_of_function,
 )
-from operformer.data.reading.selection import Field, Selection
 from operformer.domain import Grid
 from operformer.domain.box import Bounds, GivenBounds, checked_bounds
 from operformer.errors import DataError, UsageError
@@ -152,9 +153,9 @@ class Options:
         many = find_many_points(contents, set(shapes))
         if many is not None:
             return {"n": contents.arrays[many].shape[1]}
-        times = find_times(contents, set(shapes))
+        times = find_row(contents, "t", set(shapes))
         line = None if times is None else {"x": len(times)}
-        return line if line and fits(shapes, line) else None
+        return line if line and all(placed(shape, line) for shape in shapes.values()) else None
 
     def _expected_space(self, contents: Contents, shapes: dict[str, tuple[int, ...]]) -> dict[str, int] | None:
         """The same, if one array is all there is and its channels are known."""
@@ -194,7 +195,7 @@ class Options:
                 box = [(min(lower, float(first)), max(upper, float(last))) for (lower, upper), first, last in ends]
             return grid_of_points(points, weights, self.weights, box, contents.path)
         axes = find_axes(contents, taken)
-        times = None if axes or "t" in extent or space != ("x",) else find_times(contents, taken)
+        times = None if axes or "t" in extent or space != ("x",) else find_row(contents, "t", taken)
         if times is not None and len(times) == shape[0]:
             axes = {"x": times}
         points = None if axes or self.grid or space != ("x",) else find_points(contents, taken)

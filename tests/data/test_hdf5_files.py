@@ -5,7 +5,7 @@ import torch
 
 import operformer
 from operformer import Grid
-from operformer.data.reading import read_blocks
+from operformer.data.exchange import read_blocks
 from operformer.errors import DataError, ResourceError
 
 PACKED = [

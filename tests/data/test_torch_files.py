@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import operformer
-from operformer.data.reading.torch_files import open_torch
+from operformer.data.torch_files import open_torch
 from operformer.errors import DataError
 
 NUMBERS = [

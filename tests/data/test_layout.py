@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import operformer
-from operformer.data.reading.layout import as_floats, channels_first, inferred, parse
+from operformer.data.layout import as_floats, channels_first, inferred, parse
 from operformer.errors import DataError, UsageError
 
 

@@ -1,8 +1,8 @@
 """Tensors that torch.save wrote, as neuraloperator's darcy_train_16.pt, read without unpickling.
 
-torch.load has run code from files even with weights_only (CVE-2025-32434, CVE-2026-24747). The pickle in the archive is
-cut into opcodes by `pickletools.genops`, which runs nothing. The few that a dict, list or tuple of plain tensors needs
-are followed here; a name outside `_STORAGES` and two others, or any other opcode, refuses the file.
+torch.load has run code from files even with weights_only (CVE-2025-32434, CVE-2026-24747). Here `pickletools.genops`
+cuts the pickle in the archive into opcodes, which runs nothing. The few opcodes that a dict, list or tuple of plain
+tensors needs are followed. Any other opcode refuses the file, and so does a name outside `_STORAGES` and two others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from operformer.data.reading.contents import LARGEST_RATIO, Array, Contents, refusing_damage, shown
+from operformer.data.contents import LARGEST_RATIO, Array, Contents, refusing_damage, shown
 from operformer.errors import DataError
 
 LONGEST_PICKLE = 2**20  # some thousand tensors
@@ -153,99 +153,102 @@ class _Machine:
         for opcode, argument, _ in pickletools.genops(self._archive.pickle()):
             if opcode.name == "STOP":
                 return self._stack.pop()
-            if opcode.name in _LITERALS:
-                self._stack.append(argument)
-            elif opcode.name in _ACTIONS:
-                _ACTIONS[opcode.name](self, argument)
+            if opcode.name in _VALUES:
+                self._stack.append(_VALUES[opcode.name](argument))
             else:
-                raise self._refusal(f"its pickle has the opcode {opcode.name}")
+                self._do(opcode.name, argument)
         raise self._refusal("its pickle has no end")
 
-    def push(self, value: Any) -> None:
-        self._stack.append(value)
+    def _do(self, opcode: str, argument: Any) -> None:
+        stack, memo = self._stack, self._memo
+        match opcode:
+            case "PROTO" | "FRAME":
+                pass
+            case "GLOBAL":
+                stack.append(self._name(argument))
+            case "STACK_GLOBAL":
+                name, module = stack.pop(), stack.pop()
+                is_text = isinstance(name, str) and isinstance(module, str)
+                stack.append(self._name(f"{module} {name}" if is_text else ""))
+            case "BINPUT" | "LONG_BINPUT":
+                memo[argument] = stack[-1]
+            case "MEMOIZE":
+                memo[len(memo)] = stack[-1]
+            case "BINGET" | "LONG_BINGET":
+                if argument not in memo:
+                    raise self._refusal("its pickle is damaged")
+                stack.append(memo[argument])
+            case "TUPLE":
+                stack.append(tuple(self._since_mark()))
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                stack.append(tuple(self._last(int(opcode[-1]))))
+            case "APPEND" | "APPENDS":
+                items = self._last(1) if opcode == "APPEND" else self._since_mark()
+                if not isinstance(stack[-1], list):
+                    raise self._refusal("its pickle appends to what is no list")
+                stack[-1].extend(items)
+            case "SETITEM" | "SETITEMS":
+                items = self._last(2) if opcode == "SETITEM" else self._since_mark()
+                if not isinstance(stack[-1], dict) or len(items) % 2:
+                    raise self._refusal("its pickle sets items of what is no dict")
+                if not all(isinstance(key, str | int) for key in items[::2]):
+                    raise self._refusal("a key of its dict is no text")
+                stack[-1].update(zip(items[::2], items[1::2], strict=True))
+            case "BINPERSID":
+                stack.append(self._storage(stack.pop()))
+            case "REDUCE":
+                arguments, name = stack.pop(), stack.pop()
+                stack.append(self._call(name, arguments))
+            case _:
+                raise self._refusal(f"its pickle has the opcode {opcode}")
 
-    def name(self, text: str) -> None:
+    def _name(self, text: str) -> _Name:
         """Names stand for themselves; those not known are refused at once."""
         module, _, name = text.partition(" ")
-        known = text in ("collections OrderedDict", "torch._utils _rebuild_tensor_v2")
-        if not known and not (module == "torch" and name in _STORAGES):
+        if text not in (_DICT, _TENSOR) and not (module == "torch" and name in _STORAGES):
             raise self._refusal(f"it asks for {shown(f'{module}.{name}')}")
-        self.push(_Name(text))
+        return _Name(text)
 
-    def stack_name(self) -> None:
-        name, module = self._stack.pop(), self._stack.pop()
-        self.name(f"{module} {name}" if isinstance(name, str) and isinstance(module, str) else "")
-
-    def remember(self, position: int | None) -> None:
-        self._memo[len(self._memo) if position is None else position] = self._stack[-1]
-
-    def recall(self, position: int) -> None:
-        if position not in self._memo:
-            raise self._refusal("its pickle is damaged")
-        self.push(self._memo[position])
-
-    def tuple_of(self, count: int) -> None:
-        items = tuple(self._stack[len(self._stack) - count :])
+    def _last(self, count: int) -> list[Any]:
+        items = self._stack[-count:]
         if len(items) != count or any(item is _MARK for item in items):
             raise self._refusal("its pickle is damaged")
-        del self._stack[len(self._stack) - count :]
-        self.push(items)
+        del self._stack[-count:]
+        return items
 
-    def since_mark(self) -> list[Any]:
-        for k in range(len(self._stack) - 1, -1, -1):
+    def _since_mark(self) -> list[Any]:
+        for k in range(len(self._stack) - 1, -1, -1):  # from the end: a pickle may have a million marks
             if self._stack[k] is _MARK:
                 items = self._stack[k + 1 :]
                 del self._stack[k:]
                 return items
         raise self._refusal("its pickle is damaged")
 
-    def extend(self, items: list[Any]) -> None:
-        if not isinstance(self._stack[-1], list):
-            raise self._refusal("its pickle appends to what is no list")
-        self._stack[-1].extend(items)
-
-    def update(self, items: list[Any]) -> None:
-        target = self._stack[-1]
-        if not isinstance(target, dict) or len(items) % 2:
-            raise self._refusal("its pickle sets items of what is no dict")
-        for key, value in zip(items[::2], items[1::2], strict=True):
-            if not isinstance(key, str | int):
-                raise self._refusal("a key of its dict is no text")
-            target[key] = value
-
-    def last(self, count: int) -> list[Any]:
-        items = self._stack[-count:]
-        del self._stack[-count:]
-        return items
-
-    def call(self) -> None:
+    def _call(self, name: Any, arguments: Any) -> Any:
         """OrderedDict() is a dict, _rebuild_tensor_v2(...) a view of a storage."""
-        arguments, name = self._stack.pop(), self._stack.pop()
-        if name == _Name("collections OrderedDict") and arguments == ():
-            self.push({})
-        elif name == _Name("torch._utils _rebuild_tensor_v2") and isinstance(arguments, tuple):
-            self.push(self._tensor(*arguments[:4]) if len(arguments) in (6, 7) else self._fail())
-        else:
-            self._fail()
+        if name == _Name(_DICT) and arguments == ():
+            return {}
+        if name == _Name(_TENSOR) and isinstance(arguments, tuple) and len(arguments) in (6, 7):
+            return self._tensor(*arguments[:4])
+        raise self._something_else()
 
-    def storage(self) -> None:
+    def _storage(self, described: Any) -> _Storage:
         """("storage", torch.FloatStorage, key, device, count), checked against the archive."""
-        match self._stack.pop():
-            case ("storage", _Name(text), str(key), str(), int(count)) if text.startswith("torch "):
-                name = text.removeprefix("torch ")
+        match described:
+            case ("storage", _Name(text), str(key), str(), int(count)) if text.removeprefix("torch ") in _STORAGES:
+                dtype = _STORAGES[text.removeprefix("torch ")]
             case _:
-                self._fail()
-        dtype = _STORAGES[name] if name in _STORAGES else self._fail()
+                raise self._something_else()
         if count < 0 or self._archive.stored_size(f"data/{key}") != count * dtype.itemsize:
             raise self._refusal(f"the storage {shown(key)} is not of the size that its pickle claims")
-        self.push(_Storage(self._archive, key, dtype, count))
+        return _Storage(self._archive, key, dtype, count)
 
     def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any) -> _Tensor:
         if not isinstance(storage, _Storage) or not isinstance(shape, tuple) or not isinstance(strides, tuple):
-            self._fail()
+            raise self._something_else()
         numbers = (offset, *shape, *strides)
         if any(type(n) is not int or n < 0 for n in numbers) or len(shape) != len(strides) or len(shape) > 8:
-            self._fail()
+            raise self._something_else()
         reach = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         bytes_claimed = prod(shape) * storage.dtype.itemsize
         if (prod(shape) and reach >= storage.count) or bytes_claimed > LARGEST_RATIO * self._archive.size:
@@ -253,8 +256,8 @@ class _Machine:
             raise self._refusal(f"a tensor of shape {size} reaches outside its storage of {storage.count} numbers")
         return _Tensor(storage, offset, shape, strides)
 
-    def _fail(self) -> Any:
-        raise self._refusal("its pickle builds something else")
+    def _something_else(self) -> DataError:
+        return self._refusal("its pickle builds something else")
 
     def _refusal(self, reason: str) -> DataError:
         return DataError(
@@ -263,32 +266,15 @@ class _Machine:
         )
 
 
-_LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"}
-_ACTIONS: dict[str, Callable[[_Machine, Any], None]] = {
-    "PROTO": lambda machine, _: None,
-    "FRAME": lambda machine, _: None,
-    "NONE": lambda machine, _: machine.push(None),
-    "NEWTRUE": lambda machine, _: machine.push(True),
-    "NEWFALSE": lambda machine, _: machine.push(False),
-    "MARK": lambda machine, _: machine.push(_MARK),
-    "EMPTY_DICT": lambda machine, _: machine.push({}),
-    "EMPTY_LIST": lambda machine, _: machine.push([]),
-    "EMPTY_TUPLE": lambda machine, _: machine.push(()),
-    "GLOBAL": lambda machine, argument: machine.name(argument),
-    "STACK_GLOBAL": lambda machine, _: machine.stack_name(),
-    "BINPUT": lambda machine, argument: machine.remember(argument),
-    "LONG_BINPUT": lambda machine, argument: machine.remember(argument),
-    "MEMOIZE": lambda machine, _: machine.remember(None),
-    "BINGET": lambda machine, argument: machine.recall(argument),
-    "LONG_BINGET": lambda machine, argument: machine.recall(argument),
-    "TUPLE": lambda machine, _: machine.push(tuple(machine.since_mark())),
-    "TUPLE1": lambda machine, _: machine.tuple_of(1),
-    "TUPLE2": lambda machine, _: machine.tuple_of(2),
-    "TUPLE3": lambda machine, _: machine.tuple_of(3),
-    "APPEND": lambda machine, _: machine.extend(machine.last(1)),
-    "APPENDS": lambda machine, _: machine.extend(machine.since_mark()),
-    "SETITEM": lambda machine, _: machine.update(machine.last(2)),
-    "SETITEMS": lambda machine, _: machine.update(machine.since_mark()),
-    "BINPERSID": lambda machine, _: machine.storage(),
-    "REDUCE": lambda machine, _: machine.call(),
+_DICT, _TENSOR = "collections OrderedDict", "torch._utils _rebuild_tensor_v2"
+# The opcodes that put a value on the stack.
+_LITERALS = ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE")
+_VALUES: dict[str, Callable[[Any], Any]] = dict.fromkeys(_LITERALS, lambda argument: argument) | {
+    "NONE": lambda _: None,
+    "NEWTRUE": lambda _: True,
+    "NEWFALSE": lambda _: False,
+    "MARK": lambda _: _MARK,
+    "EMPTY_DICT": lambda _: {},
+    "EMPTY_LIST": lambda _: [],
+    "EMPTY_TUPLE": lambda _: (),
 }

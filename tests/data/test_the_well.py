@@ -8,7 +8,8 @@ import pytest
 
 import operformer
 from operformer import Grid
-from operformer.data.shard import Fields, encode
+from operformer.data.manifest import Fields
+from operformer.data.shard import encode
 from operformer.domain import Samples
 from operformer.errors import DataError
 from operformer.problems import Lorenz63
