@@ -12,8 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -25,6 +24,7 @@ from operformer.data.contents import (
     LARGEST_RATIO,
     Array,
     Contents,
+    Loaded,
     refusing_damage,
     shown,
     why_not_numbers,
@@ -87,26 +87,14 @@ def open_npz(path: Path) -> Iterator[Contents]:
             if complaint:
                 refused[name] = complaint
             else:
-                arrays[name] = _Member(archive, info, header)
+                arrays[name] = Loaded(header[0], header[2], partial(_values_of, archive, info))
         yield Contents(path, arrays, refused)
 
 
-class _Member:
-    """An array inside an archive: its header is known, its values are read by indexing."""
-
-    def __init__(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, header: Header) -> None:
-        self._archive, self._info = archive, info
-        self.shape, self._fortran, self.dtype = header
-
-    def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
-        return self._values[index]
-
-    @cached_property
-    def _values(self) -> np.ndarray:
-        with self._archive.open(self._info) as file:
-            _header(file)
-            values = np.frombuffer(file.read(), self.dtype)
-        return values.reshape(self.shape, order="F" if self._fortran else "C")
+def _values_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(info) as file:
+        shape, fortran, dtype = _header(file)
+        return np.frombuffer(file.read(), dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _header(file: IO[bytes]) -> Header:
@@ -140,41 +128,16 @@ def open_mat(path: Path) -> Iterator[Contents]:
                 raise DataError(f"{path} ends within a variable; it is cut short, restore it from a copy")
             position += 8 + size
             if kind in (MATRIX, COMPRESSED):
-                variable = _variable(element, kind == COMPRESSED, order)
-                if isinstance(variable, Variable):
-                    arrays[variable.name] = variable
+                name, found = _variable(element, kind == COMPRESSED, order)
+                if isinstance(found, str):
+                    refused[name] = found
                 else:
-                    refused[variable[0]] = variable[1]
+                    arrays[name] = found
         yield Contents(path, arrays, refused)
 
 
-@dataclass(frozen=True)
-class Variable:
-    """An array of numbers, unpacked by indexing: its values begin ``offset`` bytes into its element."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    element: np.ndarray
-    is_packed: bool
-    stored: np.dtype[Any]
-    offset: int
-
-    def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
-        return self._values[index].astype(self.dtype)
-
-    @cached_property
-    def _values(self) -> np.ndarray:
-        end = self.offset + prod(self.shape) * self.stored.itemsize
-        body = _unpacked(self.element, end + 8, is_whole=True) if self.is_packed else self.element[:end].tobytes()
-        if len(body) < end:
-            raise ValueError(f"the variable {shown(self.name)} is cut short")
-        values = np.frombuffer(body, self.stored, prod(self.shape), self.offset)
-        return values.reshape(self.shape, order="F")
-
-
-def _variable(element: np.ndarray, is_packed: bool, order: str) -> Variable | tuple[str, str]:
-    """A variable by its head: an array of numbers, or a name and why it is refused."""
+def _variable(element: np.ndarray, is_packed: bool, order: str) -> tuple[str, Loaded | str]:
+    """The name of a variable and, by its head, the array of numbers that it is or why it is refused."""
     head = _unpacked(element, HEAD) if is_packed else element[:HEAD].tobytes()
     start = 8 if is_packed else 0  # inside the packed bytes the variable has a tag of its own
     flags, at = _part(head, start, order)
@@ -196,7 +159,16 @@ def _variable(element: np.ndarray, is_packed: bool, order: str) -> Variable | tu
     if size != prod(sizes) * stored.itemsize or size > room:
         return text, f"claims the shape {sizes}, more than the {size} bytes stored can hold; the file is damaged"
     dtype = np.dtype("?") if word & IS_LOGICAL else np.dtype(NUMBERS[kind])
-    return Variable(text, sizes, dtype, element, is_packed, stored, at + (4 if small else 8))
+    offset = at + (4 if small else 8)
+    end = offset + prod(sizes) * stored.itemsize
+
+    def load() -> np.ndarray:
+        body = _unpacked(element, end + 8, is_whole=True) if is_packed else element[:end].tobytes()
+        if len(body) < end:
+            raise ValueError(f"the variable {shown(text)} is cut short")
+        return np.frombuffer(body, stored, prod(sizes), offset).reshape(sizes, order="F")
+
+    return text, Loaded(sizes, dtype, load)
 
 
 def _part(head: bytes, at: int, order: str) -> tuple[np.ndarray, int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -36,6 +37,22 @@ class Array(Protocol):
         """What its values are."""
 
     def __getitem__(self, index: tuple[int | slice, ...]) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """An array that is read as a whole, when a value of it is first asked for."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    load: Callable[[], np.ndarray]
+
+    def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        return self._values[index].astype(self.dtype, copy=False)
+
+    @cached_property
+    def _values(self) -> np.ndarray:
+        return self.load()
 
 
 @dataclass(frozen=True, eq=False)

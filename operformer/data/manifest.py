@@ -145,9 +145,12 @@ class Manifest:
 
 def read_header(path: Path) -> Header:
     """What the set of a manifest is, or will be."""
-    values = decode(path)
+    everything = decode(path)
     with _refusing_others(path):
-        return _header_of(values["header"])
+        values = everything["header"]
+        grid = construct(GridRecord, {**values["grid"], "bounds": [tuple(b) for b in values["grid"]["bounds"]]}, "grid")
+        fields = construct(Fields, values["fields"], "fields")
+        return construct(Header, _without(values, "grid", "fields"), "header", grid=grid, fields=fields)
 
 
 def shard_name(index: int) -> str:
@@ -175,14 +178,6 @@ def _refusing_others(path: Path) -> Iterator[None]:
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OperformerError) as error:
         reason = shown(str(error), 160, quoted=False)
         raise DataError(f"{path} is no manifest of pairs ({reason}); make the set again") from None
-
-
-def _header_of(values: Mapping[str, Any]) -> Header:
-    """The header that plain values describe."""
-    grid = construct(GridRecord, {**values["grid"], "bounds": [tuple(b) for b in values["grid"]["bounds"]]}, "grid")
-    fields = construct(Fields, values["fields"], "fields")
-    rest = {key: value for key, value in values.items() if key not in ("grid", "fields")}
-    return construct(Header, rest, "header", grid=grid, fields=fields)
 
 
 def encode(values: Mapping[str, Any]) -> bytes:

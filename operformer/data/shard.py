@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operformer.data.contents import refusing_damage
+from operformer.data.contents import refusing_damage, whole
 from operformer.data.hdf5_files import open_array
 from operformer.data.manifest import Fields
 from operformer.domain import Grid, Samples
@@ -78,21 +78,12 @@ class Shard:
                 u, z = both[:, :1], both[:, 1:]
         return torch.from_numpy(np.ascontiguousarray(u)), torch.from_numpy(np.ascontiguousarray(z))
 
-    def checks(self) -> dict[str, Tensor]:
-        """What the solver said of each pair."""
-        with refusing_damage(self._path):
-            varying = [name for name, item in self._file["scalars"].items() if item.attrs["sample_varying"]]
-            return {name: torch.from_numpy(np.asarray(self._file["scalars"][name])) for name in varying}
-
     def coordinates(self) -> dict[str, Tensor]:
         """The arrays under dimensions/: axes x, y, ... or points and weights."""
         with refusing_damage(self._path):
             names = [name for name in self._file["dimensions"] if name != "time"]
             arrays = {name: open_array(self._file, self._path, f"dimensions/{name}") for name in names}
-            return {
-                name: torch.from_numpy(np.asarray(array[(slice(None),) * len(array.shape)], dtype=np.float64))
-                for name, array in arrays.items()
-            }
+            return {name: torch.from_numpy(whole(array)) for name, array in arrays.items()}
 
     def _field(self, name: str, shape: tuple[int, ...]) -> Any:
         array = open_array(self._file, self._path, f"t0_fields/{name}")

@@ -146,8 +146,9 @@ class _Shelf:
 
     def take(self, pairs: list[int], grid: Grid) -> Samples:
         """The pairs in the given order. Each shard is visited once, and runs of neighbours are read together."""
-        u = torch.empty(len(pairs), *self._shape(len(self.manifest.header.fields.inputs)), dtype=self._dtype)
-        z = torch.empty(len(pairs), *self._shape(len(self.manifest.header.fields.outputs)), dtype=self._dtype)
+        header = self.manifest.header
+        channels, dtype = (len(header.fields.inputs), len(header.fields.outputs)), getattr(torch, header.dtype)
+        u, z = (torch.empty(len(pairs), n, *header.grid.shape, dtype=dtype) for n in channels)
         order = sorted(range(len(pairs)), key=pairs.__getitem__)
         for index, places in groupby(order, key=lambda place: bisect_right(self._ends, pairs[place])):
             shard, begin = self.shard(index), self._ends[index - 1] if index else 0
@@ -178,13 +179,6 @@ class _Shelf:
             if checksum(self.folder / record.name) != record.sha256:
                 raise DataError(f"{self.folder / record.name} is damaged: its checksum is wrong; {_REMEDY}")
             self._verified.add(index)
-
-    def _shape(self, channels: int) -> tuple[int, ...]:
-        return (channels, *self.manifest.header.grid.shape)
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return torch.float32 if self.manifest.header.dtype == "float32" else torch.float64
 
 
 _REMEDY = "the command that made the set mends it when run again"

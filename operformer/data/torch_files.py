@@ -12,7 +12,6 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from operformer.data.contents import LARGEST_RATIO, Array, Contents, refusing_damage, shown
+from operformer.data.contents import LARGEST_RATIO, Array, Contents, Loaded, refusing_damage, shown
 from operformer.errors import DataError
 
 LONGEST_PICKLE = 2**20  # some thousand tensors
@@ -45,14 +44,14 @@ def open_torch(path: Path) -> Iterator[Contents]:
     """The tensors of a dict by their keys, or of a list or tuple by their position."""
     with refusing_damage(path), zipfile.ZipFile(path) as archive:
         value = _Machine(_Archive(path, archive)).run()
-        if isinstance(value, _Tensor):
+        if isinstance(value, Loaded):
             value = [value]
         if isinstance(value, list | tuple):
             value = dict(enumerate(value))
         if not isinstance(value, dict):
             raise DataError(f"{path} holds no dict, list or tuple of tensors; save one, such as {{'x': x, 'y': y}}")
-        tensors = {str(name): tensor for name, tensor in value.items() if isinstance(tensor, _Tensor)}
-        complex_ = {name for name, tensor in tensors.items() if tensor.storage.dtype.is_complex}
+        tensors = {str(name): tensor for name, tensor in value.items() if isinstance(tensor, Loaded)}
+        complex_ = {name for name, tensor in tensors.items() if tensor.dtype.kind == "c"}
         refused = dict.fromkeys(complex_, "holds complex values; store real and imaginary parts as channels")
         arrays: dict[str, Array] = {name: t for name, t in tensors.items() if name not in complex_}
         yield Contents(path, arrays, refused)
@@ -100,35 +99,9 @@ class _Archive:
 class _Storage:
     """A row of numbers in the archive."""
 
-    archive: _Archive
     key: str
     dtype: torch.dtype
     count: int
-
-
-@dataclass(frozen=True)
-class _Tensor:
-    """A strided view of a storage; indexing reads it."""
-
-    storage: _Storage
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the values that come out; numpy has no bfloat16."""
-        exact = torch.float32 if self.storage.dtype == torch.bfloat16 else self.storage.dtype
-        return torch.empty(0, dtype=exact).numpy().dtype
-
-    def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
-        return self._values[index]
-
-    @cached_property
-    def _values(self) -> np.ndarray:
-        raw = bytearray(self.storage.archive.member(f"data/{self.storage.key}"))
-        values = torch.frombuffer(raw, dtype=self.storage.dtype).as_strided(self.shape, self.strides, self.offset)
-        return (values.float() if self.storage.dtype == torch.bfloat16 else values).numpy()
 
 
 @dataclass(frozen=True)
@@ -241,9 +214,9 @@ class _Machine:
                 raise self._something_else()
         if count < 0 or self._archive.stored_size(f"data/{key}") != count * dtype.itemsize:
             raise self._refusal(f"the storage {shown(key)} is not of the size that its pickle claims")
-        return _Storage(self._archive, key, dtype, count)
+        return _Storage(key, dtype, count)
 
-    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any) -> _Tensor:
+    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any) -> Loaded:
         if not isinstance(storage, _Storage) or not isinstance(shape, tuple) or not isinstance(strides, tuple):
             raise self._something_else()
         numbers = (offset, *shape, *strides)
@@ -254,7 +227,15 @@ class _Machine:
         if (prod(shape) and reach >= storage.count) or bytes_claimed > LARGEST_RATIO * self._archive.size:
             size = shown(str(shape), quoted=False)
             raise self._refusal(f"a tensor of shape {size} reaches outside its storage of {storage.count} numbers")
-        return _Tensor(storage, offset, shape, strides)
+        is_brief = storage.dtype == torch.bfloat16  # which numpy does not have
+        dtype = torch.empty(0, dtype=torch.float32 if is_brief else storage.dtype).numpy().dtype
+
+        def load() -> np.ndarray:
+            raw = bytearray(self._archive.member(f"data/{storage.key}"))
+            values = torch.frombuffer(raw, dtype=storage.dtype).as_strided(shape, strides, offset)
+            return (values.float() if is_brief else values).numpy()
+
+        return Loaded(shape, dtype, load)
 
     def _something_else(self) -> DataError:
         return self._refusal("its pickle builds something else")

@@ -8,10 +8,9 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -34,9 +33,13 @@ def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
     finished: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
     before = _raise_terminations()
     try:
-        with _interrupts_held_back():  # workers begin with this mask, long before they can ignore anything
+        # Workers begin with this mask: Ctrl-C would reach them before they can ignore it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
             for task in tasks:
                 pool.submit(_carry_out, task).add_done_callback(finished.put)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         left = len(tasks)
         while left:
             try:
@@ -46,7 +49,8 @@ def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
             if done is not None:
                 done.result()
                 left -= 1
-            _pass_on(reports, report)
+            while not reports.empty():
+                report(reports.get())
             # The pool itself looks after a worker only from the first event after its start on.
             if any(process.exitcode is not None for process in list((pool._processes or {}).values())):
                 raise BrokenProcessPool
@@ -74,15 +78,6 @@ def _raise_terminations() -> Any:
     return signal.signal(signal.SIGTERM, unwind)
 
 
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 _reports: Any = None
 
 
@@ -103,11 +98,6 @@ def _end_with_parent() -> None:
 
 def _carry_out(task: Task) -> None:
     task(_reports.put)
-
-
-def _pass_on(reports: Any, report: Report) -> None:
-    while not reports.empty():
-        report(reports.get())
 
 
 class GenerationDisplay:

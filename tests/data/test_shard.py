@@ -31,10 +31,12 @@ def opened(path, samples, fields=FIELDS):
 @pytest.mark.parametrize("kind", GRIDS)
 def test_pairs_come_back_to_the_last_bit(tmp_path, kind, dtype):
     samples = pairs(GRIDS[kind], dtype=dtype)
-    shard = opened(written(tmp_path, samples), samples)
+    path = written(tmp_path, samples)
+    shard = opened(path, samples)
     for first, last in ((0, 13), (0, 1), (12, 13), (3, 8)):
         assert_same_pairs(Samples(*shard.read(first, last), samples.grid), samples[first:last])
-    assert torch.equal(shard.checks()["residual"], samples.checks["residual"])
+    with h5py.File(path) as file:
+        assert np.array_equal(file["scalars/residual"], samples.checks["residual"])
     coordinates = shard.coordinates()
     if samples.grid.axes is None:
         assert torch.equal(coordinates["points"], samples.grid.points)
