@@ -117,14 +117,20 @@ def grid_of_points(
 
 
 def grid_of_many_points(
-    contents: Contents, name: str, samples: int, rule: WeightsName, bounds: GivenBounds | None
+    contents: Contents, name: str, extent: dict[str, int], rule: WeightsName, bounds: GivenBounds | None
 ) -> Grid:
     """Points (b, N, d) of their own for every sample, of which the first counts (b,) are there, in one box.
 
     Weights are an array weights (b, N), else those of a rule.
     """
-    path, points = contents.path, whole(contents.arrays[name])
-    n_sets, longest = points.shape[:2]
+    path, shape = contents.path, tuple(contents.arrays[name].shape)
+    if "t" in extent:
+        raise DataError(f"{path} has other points for each sample and steps in time; give u and z by name")
+    if shape[1] != extent["n"] or shape[2] > 3:
+        wanted = f"(samples, {extent['n']}, d), d = 1, 2 or 3"
+        raise DataError(f"{path} has {shown(name)} of shape {shape} for points of their own: {wanted}")
+    points, samples = whole(contents.arrays[name]), extent.get("b", 1)
+    n_sets, longest = shape[:2]
     given = _of_samples(contents, "counts", (n_sets,))
     counts = np.full(n_sets, longest) if given is None else given
     if n_sets != samples:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from operformer.data.array_files import open_mat, open_npy, open_npz
 from operformer.data.contents import Contents, UniformKind, WeightsName
 from operformer.data.manifest import MANIFEST
-from operformer.data.options import Expected, Options, layouts_of, names_of
+from operformer.data.options import Expected, Options
 from operformer.data.torch_files import is_torch, open_torch
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds, GivenBounds
@@ -66,34 +67,23 @@ def read(
     Returns:
         The samples on their grid.
     """
-    parts = list(read_blocks(path, None, u, z, layout, steps, lead, grid, bounds, weights, first, count))
+    options = Options(u, z, layout, steps, lead, grid, bounds, weights)
+    parts = list(read_blocks(path, None, options, first, count))
     if len(parts) == 1:
         return parts[0]
     return Samples(torch.cat([part.u for part in parts]), torch.cat([part.z for part in parts]), parts[0].grid)
 
 
 def read_blocks(
-    path: str | Path,
-    block: int | None,
-    u: str | Sequence[str] | None = None,
-    z: str | Path | Sequence[str] | None = None,
-    layout: str | tuple[str, str] | None = None,
-    steps: tuple[int, int] | None = None,
-    lead: int | None = None,
-    grid: Grid | UniformKind | None = None,
-    bounds: GivenBounds | None = None,
-    weights: WeightsName = "voronoi",
-    first: int = 0,
-    count: int | None = None,
+    path: str | Path, block: int | None, options: Options, first: int = 0, count: int | None = None
 ) -> Iterator[Samples]:
     """What `read` reads, at most ``block`` samples at a time, so that the whole need not fit into memory."""
     if first < 0 or (count is not None and count < 1) or (block is not None and block < 1):
         raise UsageError(f"first must not be negative, count and block at least 1: got {first}, {count} and {block}")
     files = _files(Path(path))
-    is_npy = _start(files[0]).startswith(NPY)  # z is then no name but a file
-    outputs = _outputs(files[0], z) if is_npy else None
-    names = names_of(u, "u"), names_of(None if is_npy else z, "z")
-    options = Options(*names, layouts_of(layout), steps, lead, grid, bounds, weights=weights)
+    is_npy = _start(files[0]).startswith(NPY)
+    outputs = _outputs(files[0], options.z) if is_npy else None
+    options = replace(options, z=None) if is_npy else options  # z was no name but a file
     passed = 0
     before: tuple[Grid, tuple[int, int]] | None = None
     for file in files:
@@ -155,7 +145,7 @@ def read_inputs(
         u (count, channels, *shape) and the grid that it is known on.
     """
     expected = Expected(operator.in_channels, operator.bounds, kind)
-    options = Options(names_of(u, "u"), (), layouts_of(layout), None, None, grid, bounds, expected, weights)
+    options = Options(u, None, layout, None, None, grid, bounds, weights, expected)
     parts: list[Tensor] = []
     grids: list[Grid] = []
     for file in _files(Path(path)):

@@ -1,4 +1,4 @@
-"""Pairs from elsewhere kept as a set of their own: the same shards, checksums and manifest as a generated one."""
+"""Samples from elsewhere kept as a set of their own: the same shards, checksums and manifest as a generated one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from operformer.data.contents import UniformKind, WeightsName
 from operformer.data.exchange import read_blocks
 from operformer.data.generation import begin, finish, pairs_per_shard, save_shard
 from operformer.data.manifest import Fields, GridRecord, Header
+from operformer.data.options import Options
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid, Samples
 from operformer.domain.box import GivenBounds
@@ -23,7 +23,7 @@ from operformer.domain.samples import concatenate
 from operformer.errors import UsageError
 from operformer.problems.problem import Boundary
 
-BLOCK = 64  # pairs that are read together, so that a file need not fit into memory
+BLOCK = 64  # samples that are read together, so that a file need not fit into memory
 
 
 def import_pairs(
@@ -39,8 +39,17 @@ def import_pairs(
     bounds: GivenBounds | None = None,
     weights: WeightsName = "voronoi",
 ) -> StoredPairs:
-    """Read a file as `operformer.read` does, some pairs at a time, and keep them in a folder."""
-    blocks = partial(read_blocks, path, BLOCK, u, z, layout, steps, lead, grid, bounds, weights)
+    """Keep the samples of a file as a set, which is read a few at a time.
+
+    Args:
+        path: The file, as for `operformer.read`.
+        folder: The folder of the set. It is empty, does not exist, or holds the same set.
+        u, z, layout, steps, lead, grid, bounds, weights: What the file does not say, as for `operformer.read`.
+
+    Returns:
+        The set.
+    """
+    blocks = partial(read_blocks, path, BLOCK, Options(u, z, layout, steps, lead, grid, bounds, weights))
     options = {"u": u, "z": z, "layout": layout, "steps": steps, "lead": lead, "bounds": bounds}
     options |= {"grid": repr(grid) if isinstance(grid, Grid) else grid}
     options |= {"weights": None if weights == "voronoi" else weights}
@@ -49,7 +58,17 @@ def import_pairs(
 
 
 def store(samples: Samples, folder: str | Path, title: str, origin: Mapping[str, Any]) -> StoredPairs:
-    """Keep pairs that are in memory in a folder; ``origin`` says in plain values where they come from."""
+    """Keep samples that are in memory as a set.
+
+    Args:
+        samples: The functions, on a grid that they share.
+        folder: The folder of the set. It is empty, does not exist, or holds the same set.
+        title: What the set is called.
+        origin: Where the samples come from, in plain values.
+
+    Returns:
+        The set.
+    """
     return _store(partial(samples.blocks, BLOCK), Path(folder), title, origin)
 
 
@@ -59,11 +78,11 @@ def _store(blocks: Callable[[], Iterable[Samples]], folder: Path, title: str, or
     for block in map(_storable, blocks()):
         count += len(block)
         for values in (block.u, block.z):
-            _add(digest, values)
+            digest.update(values.contiguous().numpy().data)
     if block is None or not count:
         raise UsageError("there are no pairs to keep; give at least one")
     for values in (block.grid.points, block.grid.weights):
-        _add(digest, values)
+        digest.update(values.contiguous().cpu().numpy().data)
     # The same file name need not hold the same pairs.
     header = _header(block, count, title, {**origin, "sha256": digest.hexdigest()})
     todo = begin(folder, header, range(header.n_shards))
@@ -81,7 +100,7 @@ def _storable(samples: Samples) -> Samples:
 
 
 def _regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
-    """The same pairs, so many at a time."""
+    """The same samples, so many at a time."""
     waiting: list[Samples] = []
     for block in blocks:
         waiting.append(block)
@@ -103,7 +122,3 @@ def _header(samples: Samples, count: int, title: str, origin: Mapping[str, Any])
     plain = json.loads(json.dumps(dict(origin)))
     fields = Fields(inputs, outputs, None, boundary)
     return pairs_per_shard(Header(title, plain, count, 1, dtype, GridRecord.of(samples.grid), fields))
-
-
-def _add(digest: Any, values: Tensor) -> None:
-    digest.update(values.contiguous().cpu().numpy().data)

@@ -89,15 +89,6 @@ def inferred(shapes: dict[str, tuple[int, ...]], space: dict[str, int] | None, d
     return found
 
 
-def space_of_function(shape: tuple[int, ...], dim: int, channels: int) -> dict[str, int] | None:
-    """The axes of space of an array whose dimension and channels are known, if that leaves no choice."""
-    spaces = {shape[1:]} if len(shape) == dim + 1 and channels == 1 else set()
-    if len(shape) == dim + 2:
-        spaces |= {shape[2:]} if shape[1] == channels else set()
-        spaces |= {shape[1:-1]} if shape[-1] == channels else set()
-    return dict(zip("xyz", spaces.pop(), strict=False)) if len(spaces) == 1 else None
-
-
 def placed(shape: tuple[int, ...], space: dict[str, int]) -> Layout | None:
     """The one layout in which the shape has these axes of space, samples in front."""
     letters, extents = tuple(space), tuple(space.values())
@@ -136,8 +127,9 @@ def _examples(n_axes: int) -> str:
 
 @dataclass(frozen=True)
 class Field:
-    """An array and what its axes are."""
+    """An array, its name in the file and what its axes are."""
 
+    name: str
     array: Array
     layout: Layout
 

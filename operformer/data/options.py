@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import get_args
 
@@ -26,7 +28,6 @@ from operformer.data.layout import (
     placed,
     sizes,
     space_of,
-    space_of_function,
 )
 from operformer.domain import Grid
 from operformer.domain.box import Bounds, GivenBounds, checked_bounds
@@ -46,15 +47,15 @@ class Expected:
 class Options:
     """What the user says of a file, and what is expected of one with inputs alone."""
 
-    u: tuple[str, ...]
-    z: tuple[str, ...]
-    layouts: tuple[Layout, Layout] | None
-    steps: tuple[int, int] | None
-    lead: int | None
-    grid: Grid | UniformKind | None
-    bounds: GivenBounds | None
-    expected: Expected | None = None
+    u: str | Sequence[str] | None = None
+    z: str | Path | Sequence[str] | None = None
+    layout: str | tuple[str, str] | None = None
+    steps: tuple[int, int] | None = None
+    lead: int | None = None
+    grid: Grid | UniformKind | None = None
+    bounds: GivenBounds | None = None
     weights: WeightsName = "voronoi"
+    expected: Expected | None = None
 
     def __post_init__(self) -> None:
         if not (self.grid is None or isinstance(self.grid, Grid) or self.grid in KINDS):
@@ -70,65 +71,74 @@ class Options:
             raise UsageError(f"steps must be two whole numbers, such as (0, -1): got {steps!r}")
         if self.bounds is not None:
             checked_bounds(self.bounds, len(self.bounds))
+        _ = self.layouts  # refused now, if it makes no sense
+
+    @cached_property
+    def layouts(self) -> tuple[Layout, Layout] | None:
+        """The axes of u and of z, if the user says them."""
+        if self.layout is None:
+            return None
+        both = (self.layout, self.layout) if isinstance(self.layout, str) else tuple(self.layout)
+        if len(both) != 2:
+            raise UsageError(f'layout must be one text such as "b c x y", or one for u and one for z: got {self.layout!r}')
+        parsed = parse(both[0]), parse(both[1])
+        if space_of(parsed[0]) != space_of(parsed[1]):
+            raise UsageError(f"u and z must have the same axes of space: got {both[0]!r} and {both[1]!r}")
+        return parsed
 
     def select(self, contents: Contents) -> Selection:
         """The arrays of a file that become u and z, and the grid that they are known on."""
-        known = ((), ()) if self.u and self.z else contents.pair()
-        return self._select(contents, self.u or known[0], self.z or known[1])
+        u, z = _names_of(self.u, "u"), _names_of(self.z, "z")
+        known = ((), ()) if u and z else contents.pair()
+        return self._select(contents, u or known[0], z or known[1])
 
     def select_inputs(self, contents: Contents) -> Selection:
         """The arrays of a file that become u, whether or not it holds z."""
-        return self._select(contents, self.u or contents.inputs(), ())
+        return self._select(contents, _names_of(self.u, "u") or contents.inputs(), ())
 
     def _select(self, contents: Contents, u: tuple[str, ...], z: tuple[str, ...]) -> Selection:
         arrays = {name: contents.array(name) for name in (*u, *z)}
-        layouts = self._layouts_of(contents, u, z, arrays)
-        extent = self._extent(contents, layouts, arrays)
-        grid = self._grid(contents, extent, set(arrays))
-        before, after = ([Field(arrays[key[1]], one) for key, one in layouts.items() if key[0] == k] for k in (0, 1))
-        return Selection(contents.path, before, after, extent, self._times(extent), grid)
+        found = self._layouts_of(contents, arrays) if self.layouts is None else {}
+        before, after = (
+            [Field(name, arrays[name], self.layouts[k] if self.layouts else found[name]) for name in names]
+            for k, names in enumerate((u, z))
+        )
+        extent = self._extent(contents, [*before, *after])
+        return Selection(
+            contents.path, before, after, extent, self._times(extent), self._grid(contents, extent, set(arrays))
+        )
 
-    def _extent(
-        self, contents: Contents, layouts: dict[tuple[int, str], Layout], arrays: dict[str, Array]
-    ) -> dict[str, int]:
+    def _extent(self, contents: Contents, fields: list[Field]) -> dict[str, int]:
         """How long every axis is: samples, time and space, on which all arrays must agree."""
         extent: dict[str, int] = {}
         if self.layouts is None and contents.layouts:  # a field may be constant along an axis that the grid has
             extent |= {letter: len(values) for letter, values in contents.axes.items()}
-        for (_, name), one in layouts.items():
-            for letter, n in sizes(one, arrays[name].shape).items():
+        for field in fields:
+            shape, layout = field.array.shape, field.layout
+            if len(shape) != len(layout) and self.layouts is not None:
+                raise UsageError(
+                    f"layout {' '.join(layout)!r} names {len(layout)} axes: {shown(field.name)} has shape {shape}; "
+                    "give one letter for each axis"
+                )
+            if len(shape) != len(layout):
+                raise DataError(
+                    f"{contents.path}: {shown(field.name)} has shape {shape}, but its format has {len(layout)} axes; "
+                    "give layout="
+                )
+            for letter, n in sizes(layout, shape).items():
                 if extent.setdefault(letter, n) != n:
                     what = {"b": "samples", "t": "steps in time"}.get(letter, f"points along {letter}")
                     expected = f"where {extent[letter]} are expected"
-                    raise DataError(f"{contents.path}: {shown(name)} has {n} {what}, {expected}")
+                    raise DataError(f"{contents.path}: {shown(field.name)} has {n} {what}, {expected}")
         for letter in space_of(tuple(extent)):
             if extent[letter] < 2:
                 raise DataError(f"{contents.path} has one point along {letter}; a function needs at least two")
         return extent
 
-    def _layouts_of(
-        self, contents: Contents, u: tuple[str, ...], z: tuple[str, ...], arrays: dict[str, Array]
-    ) -> dict[tuple[int, str], Layout]:
-        """The axes of every array of u (0) and of z (1)."""
-        keys = [(0, name) for name in u] + [(1, name) for name in z]
-        if self.layouts is not None:
-            for k, name in keys:
-                if len(arrays[name].shape) != len(self.layouts[k]):
-                    given = " ".join(self.layouts[k])
-                    raise UsageError(
-                        f"layout {given!r} names {len(self.layouts[k])} axes: {shown(name)} has shape "
-                        f"{arrays[name].shape}; give one letter for each axis"
-                    )
-            return {(k, name): self.layouts[k] for k, name in keys}
-        if all(name in contents.layouts for _, name in keys):
-            found = {(k, name): tuple(contents.layouts[name].split()) for k, name in keys}
-            for (_, name), one in found.items():
-                if len(one) != len(arrays[name].shape):
-                    raise DataError(
-                        f"{contents.path}: {shown(name)} has shape {arrays[name].shape}, but its format "
-                        f"has {len(one)} axes; give layout="
-                    )
-            return found
+    def _layouts_of(self, contents: Contents, arrays: dict[str, Array]) -> dict[str, Layout]:
+        """The axes of every array, as its format says or as its shape leaves no choice."""
+        if all(name in contents.layouts for name in arrays):
+            return {name: tuple(contents.layouts[name].split()) for name in arrays}
         shapes = {name: tuple(array.shape) for name, array in arrays.items()}
         for name, shape in shapes.items():
             if len(shape) < 2:
@@ -136,8 +146,7 @@ class Options:
                     f"{contents.path}: {shown(name)} has shape {shape}; samples of functions have at least two axes"
                 )
         dim = None if self.bounds is None else len(self.bounds)
-        letters = inferred(shapes, self._space(contents, shapes) or self._expected_space(contents, shapes), dim)
-        return {(k, name): letters[name] for k, name in keys}
+        return inferred(shapes, self._space(contents, shapes) or self._expected_space(contents, shapes), dim)
 
     def _space(self, contents: Contents, shapes: dict[str, tuple[int, ...]]) -> dict[str, int] | None:
         """How many points there are along each axis, if a grid or coordinates tell."""
@@ -163,14 +172,16 @@ class Options:
             return None
         ((name, shape),) = shapes.items()
         dim, channels = len(self.expected.bounds), self.expected.channels
-        found = space_of_function(shape, dim, channels)
-        if found is None:
+        spaces = {shape[1:]} if len(shape) == dim + 1 and channels == 1 else set()
+        if len(shape) == dim + 2:
+            spaces |= {space for space, n in ((shape[2:], shape[1]), (shape[1:-1], shape[-1])) if n == channels}
+        if len(spaces) != 1:
             wanted = ", ".join(["samples", str(channels), *"xyz"[:dim]])
             raise DataError(
                 f"{contents.path}: {shown(name)} has shape {shape}, where the operator takes ({wanted}), or points "
                 f"(N, {dim}) beside it; say what its axes are by a layout, such as {' '.join(['b', 'c', *'xyz'[:dim]])}"
             )
-        return found
+        return dict(zip("xyz", spaces.pop(), strict=False))
 
     def _grid(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> Grid:
         """Where the values are known: what the user says, else the coordinates of the file, else a unit cube."""
@@ -183,7 +194,8 @@ class Options:
         if space == ("n",):
             points, many = find_points(contents, taken), find_many_points(contents, taken)
             if points is None and many is not None:
-                return self._many(contents, many, extent)
+                box = self._box(contents.arrays[many].shape[2])
+                return grid_of_many_points(contents, many, extent, self.weights, box)
             if points is None or len(points) != shape[0]:
                 held = "no points" if points is None else f"{len(points)} points"
                 remedy = "store them as points (N, d), or give a Grid.scattered"
@@ -215,16 +227,6 @@ class Options:
         ordered = {letter: axes[letter] for letter in space}
         return grid_of_axes(ordered, contents.kinds, self.grid, self.bounds, contents.path)
 
-    def _many(self, contents: Contents, name: str, extent: dict[str, int]) -> Grid:
-        """Other points for each sample."""
-        shape = tuple(contents.arrays[name].shape)
-        if "t" in extent:
-            raise DataError(f"{contents.path} has other points for each sample and steps in time; give u and z by name")
-        if shape[1] != extent["n"] or shape[2] > 3:
-            wanted = f"(samples, {extent['n']}, d), d = 1, 2 or 3"
-            raise DataError(f"{contents.path} has {shown(name)} of shape {shape} for points of their own: {wanted}")
-        return grid_of_many_points(contents, name, extent.get("b", 1), self.weights, self._box(shape[2]))
-
     def _box(self, dim: int) -> GivenBounds | None:
         """The bounds that a user gives, else those that are expected of functions of this dimension."""
         if self.bounds is None and self.expected is not None and len(self.expected.bounds) == dim:
@@ -249,7 +251,7 @@ class Options:
         return range(before, before + 1), range(after, after + 1)
 
 
-def names_of(given: object, which: str) -> tuple[str, ...]:
+def _names_of(given: object, which: str) -> tuple[str, ...]:
     """The names of arrays that a user gives: none, one or several."""
     if given is None:
         return ()
@@ -257,16 +259,3 @@ def names_of(given: object, which: str) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise UsageError(f"{which} must be the name of an array, or several different ones: got {given!r}")
     return names
-
-
-def layouts_of(layout: str | tuple[str, str] | None) -> tuple[Layout, Layout] | None:
-    """The axes of u and of z that a user gives: one text for both, or one for each."""
-    if layout is None:
-        return None
-    both = (layout, layout) if isinstance(layout, str) else tuple(layout)
-    if len(both) != 2:
-        raise UsageError(f'layout must be one text such as "b c x y", or one for u and one for z: got {layout!r}')
-    parsed = parse(both[0]), parse(both[1])
-    if space_of(parsed[0]) != space_of(parsed[1]):
-        raise UsageError(f"u and z must have the same axes of space: got {both[0]!r} and {both[1]!r}")
-    return parsed

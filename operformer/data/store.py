@@ -1,4 +1,4 @@
-"""Pairs on disk: a folder of shards and its manifest, read a few at a time.
+"""Samples on disk: a folder of shards and its manifest, read a few at a time; and such a set as a problem.
 
     FOLDER/  manifest.json  shard-00000.hdf5  shard-00001.hdf5  ...
 
@@ -34,7 +34,14 @@ OPEN_SHARDS = 8  # each takes some MiB for the places of its chunks
 
 
 def open_pairs(folder: str | Path) -> StoredPairs:
-    """The pairs that `operformer generate` or `operformer import` left in a folder."""
+    """The set that `operformer generate` or `operformer import` left in a folder.
+
+    Args:
+        folder: The folder of the set.
+
+    Returns:
+        The samples, which stay on disk until they are used.
+    """
     folder = Path(folder)
     if not (folder / MANIFEST).is_file():
         raise DataError(f"{folder} holds no finished set of pairs; make one with operformer generate or import")
@@ -44,7 +51,10 @@ def open_pairs(folder: str | Path) -> StoredPairs:
 
 
 class StoredPairs:
-    """Pairs on disk (`Pairs`): slices stay there, chosen pairs come to memory, in the precision they are stored in."""
+    """Samples on disk (`Pairs`), in the precision they are stored in.
+
+    A slice stays on disk. Samples chosen by a tensor of indices come to memory.
+    """
 
     def __init__(self, shelf: _Shelf, grid: Grid, chosen: range) -> None:
         self._shelf, self._chosen = shelf, chosen
@@ -102,7 +112,7 @@ class StoredPairs:
 
 @dataclass(frozen=True)
 class Imported(Problem):
-    """The pairs that `operformer import` left in a folder. There is no law behind them, so nothing can be drawn."""
+    """A set of samples as a problem to learn, on the set's grid. It has no law, so nothing can be drawn from it."""
 
     folder: str
 
@@ -152,7 +162,8 @@ class _Shelf:
         order = sorted(range(len(pairs)), key=pairs.__getitem__)
         for index, places in groupby(order, key=lambda place: bisect_right(self._ends, pairs[place])):
             shard, begin = self.shard(index), self._ends[index - 1] if index else 0
-            for run in _runs(list(places), pairs):
+            for _, numbered in groupby(enumerate(places), key=lambda one: pairs[one[1]] - one[0]):
+                run = [place for _, place in numbered]
                 first, last = pairs[run[0]] - begin, pairs[run[-1]] - begin + 1
                 u[run], z[run] = shard.read(first, last)
         return Samples(u, z, grid)
@@ -210,17 +221,6 @@ def _positions(index: Tensor, count: int) -> list[int]:
     raise UsageError(f"pairs are chosen by a slice or a row of indices, such as torch.tensor([0, 3]): got {what}")
 
 
-def _runs(places: list[int], pairs: list[int]) -> Iterator[list[int]]:
-    """Places whose pairs follow each other without a gap."""
-    run = places[:1]
-    for place in places[1:]:
-        if pairs[place] != pairs[run[-1]] + 1:
-            yield run
-            run = []
-        run.append(place)
-    yield run
-
-
 def _grid(shelf: _Shelf, record: GridRecord) -> Grid:
     """The grid of a set: uniform ones from their record, others from the first shard."""
     path = shelf.folder / (MANIFEST if record.kind in ("nodes", "cells", "periodic") else shelf.manifest.shards[0].name)
@@ -229,7 +229,10 @@ def _grid(shelf: _Shelf, record: GridRecord) -> Grid:
             return Grid.uniform(record.shape, bounds=record.bounds, kind=record.kind)
         coordinates = shelf.shard(0).coordinates()
         if record.kind == "scattered":
-            grid = _scattered(coordinates["points"], coordinates["weights"], record.bounds)
+            points, weights = coordinates["points"], coordinates["weights"]
+            grid = Grid.scattered(points, bounds=record.bounds)
+            if not torch.equal(grid.weights, weights):  # equal ones count as none given: an operator may leave them out
+                grid = Grid.scattered(points, weights, record.bounds)
         else:
             grid = Grid.rectilinear(*(coordinates[name] for name in "xyz"[: len(record.shape)]), bounds=record.bounds)
     except (KeyError, UsageError) as error:
@@ -237,9 +240,3 @@ def _grid(shelf: _Shelf, record: GridRecord) -> Grid:
     if grid.shape != record.shape:
         raise DataError(f"{path} has coordinates of {grid.shape} points, not {record.shape} as its manifest says")
     return grid
-
-
-def _scattered(points: Tensor, weights: Tensor, bounds: Bounds) -> Grid:
-    """Scattered points; equal weights count as none given, so that an operator may leave them out."""
-    equal = Grid.scattered(points, bounds=bounds)
-    return equal if torch.equal(equal.weights, weights) else Grid.scattered(points, weights, bounds)

@@ -1,4 +1,4 @@
-"""What a set of pairs looks like: shapes, ranges, and the samples that nothing can be learnt from."""
+"""What a set of samples looks like: shapes, ranges, and the samples that nothing can be learnt from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from operformer.domain import Grid, Pairs
 from operformer.domain.moments import Moments
 
-BLOCK = 64  # pairs that are looked at together, so that a set on disk need not fit into memory
+BLOCK = 64  # samples that are looked at together, so that a set on disk need not fit into memory
 LISTED = 20
 
 
@@ -62,7 +62,7 @@ class Summary:
 
 
 def summarise(samples: Pairs) -> Summary:
-    """Look at every pair once, some at a time."""
+    """Look at every sample once, some at a time, so that a set on disk need not fit into memory."""
     columns = [_Column(channels) for channels in samples.channels]
     dtypes: set[str] = set()
     zero: list[int] = []
@@ -80,18 +80,10 @@ def summarise(samples: Pairs) -> Summary:
                 repeated.append((seen[key], first + k))
             seen.setdefault(key, first + k)
         first += len(block)
-    return Summary(
-        first,
-        samples.grid.shape,
-        repr(samples.grid),
-        " and ".join(sorted(dtypes)),
-        columns[0].channels(),
-        columns[1].channels(),
-        tuple(columns[0].not_finite),
-        tuple(columns[1].not_finite),
-        tuple(zero),
-        tuple(repeated),
-    )
+    u, z = columns
+    bad = tuple(u.not_finite), tuple(z.not_finite), tuple(zero)
+    kind = repr(samples.grid), " and ".join(sorted(dtypes))
+    return Summary(first, samples.grid.shape, *kind, u.channels(), z.channels(), *bad, tuple(repeated))
 
 
 class _Column:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickletools
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -112,6 +112,7 @@ class _Name:
 
 
 _MARK = _Name("the mark of a pickle")
+_DICT, _TENSOR = _Name("collections OrderedDict"), _Name("torch._utils _rebuild_tensor_v2")
 
 
 class _Machine:
@@ -126,10 +127,7 @@ class _Machine:
         for opcode, argument, _ in pickletools.genops(self._archive.pickle()):
             if opcode.name == "STOP":
                 return self._stack.pop()
-            if opcode.name in _VALUES:
-                self._stack.append(_VALUES[opcode.name](argument))
-            else:
-                self._do(opcode.name, argument)
+            self._do(opcode.name, argument)
         raise self._refusal("its pickle has no end")
 
     def _do(self, opcode: str, argument: Any) -> None:
@@ -137,6 +135,12 @@ class _Machine:
         match opcode:
             case "PROTO" | "FRAME":
                 pass
+            case "BININT" | "BININT1" | "BININT2" | "LONG1" | "BINFLOAT" | "BINUNICODE" | "SHORT_BINUNICODE":
+                stack.append(argument)
+            case "NONE" | "NEWTRUE" | "NEWFALSE" | "MARK":
+                stack.append({"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "MARK": _MARK}[opcode])
+            case "EMPTY_DICT" | "EMPTY_LIST" | "EMPTY_TUPLE":
+                stack.append({"EMPTY_DICT": {}, "EMPTY_LIST": [], "EMPTY_TUPLE": ()}[opcode])
             case "GLOBAL":
                 stack.append(self._name(argument))
             case "STACK_GLOBAL":
@@ -178,7 +182,7 @@ class _Machine:
     def _name(self, text: str) -> _Name:
         """Names stand for themselves; those not known are refused at once."""
         module, _, name = text.partition(" ")
-        if text not in (_DICT, _TENSOR) and not (module == "torch" and name in _STORAGES):
+        if _Name(text) not in (_DICT, _TENSOR) and not (module == "torch" and name in _STORAGES):
             raise self._refusal(f"it asks for {shown(f'{module}.{name}')}")
         return _Name(text)
 
@@ -199,9 +203,9 @@ class _Machine:
 
     def _call(self, name: Any, arguments: Any) -> Any:
         """OrderedDict() is a dict, _rebuild_tensor_v2(...) a view of a storage."""
-        if name == _Name(_DICT) and arguments == ():
+        if name == _DICT and arguments == ():
             return {}
-        if name == _Name(_TENSOR) and isinstance(arguments, tuple) and len(arguments) in (6, 7):
+        if name == _TENSOR and isinstance(arguments, tuple) and len(arguments) in (6, 7):
             return self._tensor(*arguments[:4])
         raise self._something_else()
 
@@ -245,17 +249,3 @@ class _Machine:
             f"{self._archive.path} holds something else than plain tensors: {reason}; nothing of it was run, save the "
             "tensors alone or write an .npz"
         )
-
-
-_DICT, _TENSOR = "collections OrderedDict", "torch._utils _rebuild_tensor_v2"
-# The opcodes that put a value on the stack.
-_LITERALS = ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE")
-_VALUES: dict[str, Callable[[Any], Any]] = dict.fromkeys(_LITERALS, lambda argument: argument) | {
-    "NONE": lambda _: None,
-    "NEWTRUE": lambda _: True,
-    "NEWFALSE": lambda _: False,
-    "MARK": lambda _: _MARK,
-    "EMPTY_DICT": lambda _: {},
-    "EMPTY_LIST": lambda _: [],
-    "EMPTY_TUPLE": lambda _: (),
-}

@@ -6,6 +6,7 @@ import torch
 import operformer
 from operformer import Grid
 from operformer.data.exchange import read_blocks
+from operformer.data.options import Options
 from operformer.errors import DataError, ResourceError
 
 PACKED = [
@@ -56,7 +57,7 @@ def test_a_folder_of_files_is_read_in_order(numbered, tmp_path):
         for count in range(1, 6 - first):
             part = operformer.read(tmp_path, first=first, count=count)
             np.testing.assert_array_equal(part.u, u[first : first + count])
-            blocks = list(read_blocks(tmp_path, 2, first=first, count=count))
+            blocks = list(read_blocks(tmp_path, 2, Options(), first, count))
             assert torch.cat([block.u for block in blocks]).equal(part.u)
             assert max(map(len, blocks)) <= 2
 
