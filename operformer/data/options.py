@@ -104,9 +104,8 @@ class Options:
             for k, names in enumerate((u, z))
         )
         extent = self._extent(contents, [*before, *after])
-        return Selection(
-            contents.path, before, after, extent, self._times(extent), self._grid(contents, extent, set(arrays))
-        )
+        grid = self._grid(contents, extent, set(arrays))
+        return Selection(contents.path, before, after, extent, self._times(extent), grid)
 
     def _extent(self, contents: Contents, fields: list[Field]) -> dict[str, int]:
         """How long every axis is: samples, time and space, on which all arrays must agree."""
