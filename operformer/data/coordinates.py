@@ -44,21 +44,15 @@ def find_row(contents: Contents, letter: str, taken: set[str]) -> np.ndarray | N
 
 def find_points(contents: Contents, taken: set[str]) -> np.ndarray | None:
     """The scattered points (N, d) that a file has under one of the usual names."""
-    name = _points_of(contents, taken, 2)
-    return None if name is None else whole(contents.arrays[name])
+    shapes = {name: contents.arrays[name].shape for name in POINTS if name in contents.arrays and name not in taken}
+    found = next((name for name, shape in shapes.items() if len(shape) == 2 and shape[1] <= 3), None)
+    return None if found is None else whole(contents.arrays[found])
 
 
 def find_many_points(contents: Contents, taken: set[str]) -> str | None:
     """The name of an array (b, N, d) that has points of their own for every sample."""
-    return _points_of(contents, taken, 3)
-
-
-def _points_of(contents: Contents, taken: set[str], n_axes: int) -> str | None:
-    for name in POINTS:
-        shape = contents.arrays[name].shape if name in contents.arrays and name not in taken else ()
-        if len(shape) == n_axes and (n_axes == 3 or shape[1] <= 3):
-            return name
-    return None
+    several = (name for name in POINTS if name in contents.arrays and len(contents.arrays[name].shape) == 3)
+    return next((name for name in several if name not in taken), None)
 
 
 def find_weights(contents: Contents, taken: set[str], count: int) -> np.ndarray | None:

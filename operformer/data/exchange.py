@@ -209,14 +209,14 @@ def _are_alike(grid: Grid, channels: tuple[int, ...], other: Grid, others: tuple
 
 
 def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        if (path / MANIFEST).is_file():
-            raise DataError(f"{path} is a finished set of pairs; open it with operformer.data.store.open_pairs")
-        found = sorted(one for one in path.iterdir() if one.suffix in HDF5)
-        if not found:
-            raise DataError(f"{path} is a folder without .hdf5 files; give one that has some, or a file")
-        return found
-    return [path]
+    if not path.is_dir():
+        return [path]
+    if (path / MANIFEST).is_file():
+        raise DataError(f"{path} is a finished set of pairs; open it with operformer.data.store.open_pairs")
+    found = sorted(one for one in path.iterdir() if one.suffix in HDF5)
+    if not found:
+        raise DataError(f"{path} is a folder without .hdf5 files; give one that has some, or a file")
+    return found
 
 
 def _open(path: Path, outputs: Path | None, is_npy: bool) -> AbstractContextManager[Contents]:

@@ -155,7 +155,7 @@ def generate(
 
 
 def make_header(problem: Problem, draw: Draw) -> Header:
-    """What the set will be."""
+    """What the set of a draw will be."""
     law = describe(problem)
     grid = GridRecord.of(problem.grid(draw.resolution))
     constants = {name: float(value) for name, value in law.items() if type(value) in (int, float)}
@@ -262,18 +262,18 @@ def shards_made(folder: Path) -> tuple[int, int]:
 def _to_be_made(folder: Path, indices: Sequence[int]) -> list[int]:
     """The shards that are not there, or not what their record, or the manifest, says they are."""
     shards = Manifest.read(folder).shards if (folder / MANIFEST).is_file() else None
-    return [index for index in indices if not _is_made(folder, index, shards)]
 
+    def is_made(index: int) -> bool:
+        path = folder / shard_name(index)
+        if not path.is_file():
+            return False
+        try:
+            record = shards[index] if shards else _record(folder, index)
+        except DataError:
+            return False
+        return path.stat().st_size == record.bytes and checksum(path) == record.sha256
 
-def _is_made(folder: Path, index: int, shards: Sequence[ShardRecord] | None) -> bool:
-    path = folder / shard_name(index)
-    if not path.is_file():
-        return False
-    try:
-        record = shards[index] if shards else _record(folder, index)
-    except DataError:
-        return False
-    return path.stat().st_size == record.bytes and checksum(path) == record.sha256
+    return [index for index in indices if not is_made(index)]
 
 
 def _record(folder: Path, index: int) -> ShardRecord:
@@ -282,7 +282,6 @@ def _record(folder: Path, index: int) -> ShardRecord:
 
 def finish(folder: Path, header: Header, made: Sequence[int]) -> bool:
     """Turn the records into the manifest once all are there; another process may have done so."""
-    everyone = range(header.n_shards)
     if (folder / MANIFEST).is_file():
         differing = _to_be_made(folder, made)
         if differing:
@@ -292,12 +291,12 @@ def finish(folder: Path, header: Header, made: Sequence[int]) -> bool:
             )
     else:
         try:
-            records = [_record(folder, index) for index in everyone]
+            records = [_record(folder, index) for index in range(header.n_shards)]
         except DataError:
             return (folder / MANIFEST).is_file()
         Manifest(header, tuple(records)).write(folder)
     (folder / UNFINISHED).unlink(missing_ok=True)
-    for index in everyone:
+    for index in range(header.n_shards):
         _record_path(folder, index).unlink(missing_ok=True)
     remove_abandoned(folder)
     return True

@@ -239,8 +239,20 @@ def _of_the_well(file: Contents, groups: Any) -> Contents | None:
         for name in _texts(groups[group].attrs.get("field_names", list(groups[group]))):
             arrays[name], layouts[name] = _field(file, groups, f"{group}/{name}", letters, order)
     u, z = _pair(file, {name: (array, layouts[name]) for name, array in arrays.items()})
-    axes = {letter: _axis(file, dim) for dim, letter in letters.items()}
-    periodic = _periodic(file, groups)
+    axes = {}
+    for dim, letter in letters.items():
+        values = whole(file.array(f"dimensions/{dim}"))
+        rows = values.reshape(-1, values.shape[-1])
+        if not (rows == rows[0]).all():
+            complaint = f"the coordinates {shown(dim)} differ between samples; one grid is read at a time"
+            raise DataError(f"{file.path}: {complaint}")
+        axes[letter] = rows[0]
+    periodic: set[str] = set()
+    conditions = groups.get("boundary_conditions", {})
+    for name in conditions:
+        _check_own(file, conditions, name)
+        if str(conditions[name].attrs.get("bc_type", "")).upper() == "PERIODIC":
+            periodic |= set(_texts(conditions[name].attrs.get("associated_dims", [])))
     walls: tuple[UniformKind, ...] = ("nodes", "cells")
     kinds = {letter: (("periodic",) if dim in periodic else walls) for dim, letter in letters.items()}
     return replace(file, arrays={**arrays, **file.arrays}, u=u, z=z, layouts=layouts, axes=axes, kinds=kinds)
@@ -272,30 +284,9 @@ def _field(file: Contents, groups: Any, path: str, letters: dict[str, str], orde
     return array, " ".join(stored)
 
 
-def _axis(file: Contents, dim: str) -> np.ndarray:
-    values = whole(file.array(f"dimensions/{dim}"))
-    rows = values.reshape(-1, values.shape[-1])
-    if not (rows == rows[0]).all():
-        raise DataError(f"{file.path}: the coordinates {shown(dim)} differ between samples; one grid is read at a time")
-    return rows[0]
-
-
-def _periodic(file: Contents, groups: Any) -> set[str]:
-    """The dimensions that some boundary condition calls periodic."""
-    found: set[str] = set()
-    conditions = groups.get("boundary_conditions", {})
-    for name in conditions:
-        _check_own(file, conditions, name)
-        attributes = conditions[name].attrs
-        if str(attributes.get("bc_type", "")).upper() == "PERIODIC":
-            found |= set(_texts(attributes.get("associated_dims", [])))
-    return found
-
-
 def _check_own(file: Contents, group: Any, name: str) -> None:
     """Refuse a link, which may lead out of the file."""
-    link = group.get(name, getlink=True)
-    if link is not None and not isinstance(link, h5py.HardLink):
+    if group.get(name, getlink=True) is not None and not _is_own(group, name):
         raise DataError(
             f"{file.path}: {shown(name)} is a link; only what lies in the file itself is read, copy it there"
         )

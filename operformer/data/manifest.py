@@ -1,4 +1,4 @@
-"""What a set of pairs on disk is and what its files must be, byte for byte: manifest.json."""
+"""What a set of samples on disk is and what its files must be, byte for byte: manifest.json."""
 
 from __future__ import annotations
 
@@ -139,7 +139,15 @@ class Manifest:
             if len(shards) != header.n_shards:
                 raise ValueError(f"it has {len(shards)} shards for {header.count} pairs, {header.per_shard} in each")
             for index, shard in enumerate(shards):
-                _check(shard, index, header)
+                if shard.name != shard_name(index):
+                    raise ValueError(f"shard {index} is called {shard.name!r}")
+                if shard.count != header.pairs_in(range(index, index + 1)):
+                    raise ValueError("its shards do not add up to its pairs")
+                if shard.bytes < shard.count * header.bytes_per_pair:
+                    shape = header.grid.shape
+                    raise ValueError(f"{shard.count} pairs of shape {shape} do not go into {shard.bytes} bytes")
+                if not isinstance(shard.checks, dict) or not all(type(v) is float for v in shard.checks.values()):
+                    raise ValueError("a check is no number")
         return Manifest(header, shards)
 
 
@@ -156,18 +164,6 @@ def read_header(path: Path) -> Header:
 def shard_name(index: int) -> str:
     """shard-00007.hdf5."""
     return f"shard-{index:05d}.hdf5"
-
-
-def _check(shard: ShardRecord, index: int, header: Header) -> None:
-    """Refuse a record that this library does not write."""
-    if shard.name != shard_name(index):
-        raise ValueError(f"shard {index} is called {shard.name!r}")
-    if shard.count != header.pairs_in(range(index, index + 1)):
-        raise ValueError("its shards do not add up to its pairs")
-    if shard.bytes < shard.count * header.bytes_per_pair:
-        raise ValueError(f"{shard.count} pairs of shape {header.grid.shape} do not go into {shard.bytes} bytes")
-    if not isinstance(shard.checks, dict) or not all(type(value) is float for value in shard.checks.values()):
-        raise ValueError("a check is no number")
 
 
 @contextmanager

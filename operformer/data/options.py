@@ -80,7 +80,9 @@ class Options:
             return None
         both = (self.layout, self.layout) if isinstance(self.layout, str) else tuple(self.layout)
         if len(both) != 2:
-            raise UsageError(f'layout must be one text such as "b c x y", or one for u and one for z: got {self.layout!r}')
+            raise UsageError(
+                f'layout must be one text such as "b c x y", or one for u and one for z: got {self.layout!r}'
+            )
         parsed = parse(both[0]), parse(both[1])
         if space_of(parsed[0]) != space_of(parsed[1]):
             raise UsageError(f"u and z must have the same axes of space: got {both[0]!r} and {both[1]!r}")

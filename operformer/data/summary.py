@@ -48,11 +48,8 @@ class Summary:
             for k, one in enumerate(channels):
                 numbers = "".join(f"{value:12.4g}" for value in (one.minimum, one.maximum, one.mean, one.std))
                 table.append(f"{f'{name}[{k}]':8}{numbers}")
-        for what, samples in (
-            ("u has NaN or infinity in", self.not_finite_u),
-            ("z has NaN or infinity in", self.not_finite_z),
-            ("z is zero everywhere in", self.zero_z),
-        ):
+        whats = "u has NaN or infinity in", "z has NaN or infinity in", "z is zero everywhere in"
+        for what, samples in zip(whats, (self.not_finite_u, self.not_finite_z, self.zero_z), strict=True):
             if samples:
                 noun = "sample" if len(samples) == 1 else "samples"
                 table.append(f"{what} {noun} {_listed([str(k) for k in samples])}; no training takes it")
@@ -76,9 +73,8 @@ def summarise(samples: Pairs) -> Summary:
         zero += [first + k for k in _where((block.z == 0).flatten(1).all(1))]
         for k, one in enumerate(block.u.cpu()):
             key = blake2b(one.contiguous().numpy().tobytes(), digest_size=16).digest()
-            if key in seen:
+            if seen.setdefault(key, first + k) < first + k:
                 repeated.append((seen[key], first + k))
-            seen.setdefault(key, first + k)
         first += len(block)
     u, z = columns
     bad = tuple(u.not_finite), tuple(z.not_finite), tuple(zero)

@@ -51,9 +51,9 @@ def open_torch(path: Path) -> Iterator[Contents]:
         if not isinstance(value, dict):
             raise DataError(f"{path} holds no dict, list or tuple of tensors; save one, such as {{'x': x, 'y': y}}")
         tensors = {str(name): tensor for name, tensor in value.items() if isinstance(tensor, Loaded)}
-        complex_ = {name for name, tensor in tensors.items() if tensor.dtype.kind == "c"}
-        refused = dict.fromkeys(complex_, "holds complex values; store real and imaginary parts as channels")
-        arrays: dict[str, Array] = {name: t for name, t in tensors.items() if name not in complex_}
+        arrays: dict[str, Array] = {name: tensor for name, tensor in tensors.items() if tensor.dtype.kind != "c"}
+        complex_ = "holds complex values; store real and imaginary parts as channels"
+        refused = {name: complex_ for name in tensors if name not in arrays}
         yield Contents(path, arrays, refused)
 
 
@@ -76,13 +76,10 @@ class _Archive:
             raise DataError(f"{path} holds {len(pickles)} pickles, where torch.save writes one; save it again")
         self._root = pickles[0].removesuffix("data.pkl")
         self.size = path.stat().st_size
-
-    def pickle(self) -> bytes:
         if self._root + "byteorder" in self._members and self.member("byteorder") != b"little":
-            raise DataError(f"{self.path} was written on a big-endian machine; save it again on another")
+            raise DataError(f"{path} was written on a big-endian machine; save it again on another")
         if self.stored_size("data.pkl") > LONGEST_PICKLE:
-            raise DataError(f"{self.path} has a pickle too long for tensors alone; save fewer at a time, or an .npz")
-        return self.member("data.pkl")
+            raise DataError(f"{path} has a pickle too long for tensors alone; save fewer at a time, or an .npz")
 
     def member(self, name: str) -> bytes:
         self.stored_size(name)
@@ -124,7 +121,7 @@ class _Machine:
         self._memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        for opcode, argument, _ in pickletools.genops(self._archive.pickle()):
+        for opcode, argument, _ in pickletools.genops(self._archive.member("data.pkl")):
             if opcode.name == "STOP":
                 return self._stack.pop()
             self._do(opcode.name, argument)
