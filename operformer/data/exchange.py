@@ -150,7 +150,7 @@ def read_inputs(
     grids: list[Grid] = []
     for file in _files(Path(path)):
         with _open(file, None, is_npy=_start(file).startswith(NPY)) as contents:
-            selection = options.select_inputs(contents)
+            selection = options.select(contents)
             parts.append(selection.inputs(0, selection.count))
             grids.append(selection.grid)
         if not _are_alike(grids[0], (parts[0].shape[1],), grids[-1], (parts[-1].shape[1],)):

@@ -114,19 +114,8 @@ class Progress(Protocol):
         """So many more are made."""
 
 
-class _Silence:
-    def found(self, count: int) -> None:
-        pass
-
-    def __call__(self, count: int) -> None:
-        pass
-
-
-_ALONE, _SILENCE = Share(), _Silence()
-
-
 def generate(
-    problem: Problem, draw: Draw, folder: str | Path, share: Share = _ALONE, report: Progress = _SILENCE
+    problem: Problem, draw: Draw, folder: str | Path, share: Share | None = None, report: Progress | None = None
 ) -> bool:
     """Make the set in the folder, or this process's share of it. Files that are whole are not made again.
 
@@ -140,17 +129,19 @@ def generate(
     Returns:
         Whether the set is whole now.
     """
-    folder = Path(folder)
+    folder, share = Path(folder), share or Share()
     header = make_header(problem, draw)
     mine = range(share.part, header.n_shards, share.parts)
     todo = begin(folder, header, mine)
-    report.found(header.pairs_in(mine) - sum(header.pairs_in(range(index, index + 1)) for index in todo))
+    if report is not None:
+        report.found(header.pairs_in(mine) - sum(header.pairs_in(range(index, index + 1)) for index in todo))
+    hear: Report = report or (lambda count: None)
     tasks = [partial(_make, problem, draw, folder, header, share.device, index) for index in todo]
     if share.workers == 1 or share.device == "cuda" or len(tasks) < 2:
         for task in tasks:
-            task(report)
+            task(hear)
     else:
-        in_processes(tasks, min(share.workers, len(tasks)), report)
+        in_processes(tasks, min(share.workers, len(tasks)), hear)
     return finish(folder, header, todo)
 
 

@@ -21,7 +21,6 @@ from operformer.domain import Grid, Samples
 from operformer.domain.box import GivenBounds
 from operformer.domain.samples import concatenate
 from operformer.errors import UsageError
-from operformer.problems.problem import Boundary
 
 BLOCK = 64  # samples that are read together, so that a file need not fit into memory
 
@@ -83,8 +82,15 @@ def _store(blocks: Callable[[], Iterable[Samples]], folder: Path, title: str, or
         raise UsageError("there are no pairs to keep; give at least one")
     for values in (block.grid.points, block.grid.weights):
         digest.update(values.contiguous().cpu().numpy().data)
-    # The same file name need not hold the same pairs.
-    header = _header(block, count, title, {**origin, "sha256": digest.hexdigest()})
+    # The same file name need not hold the same samples.
+    plain = json.loads(json.dumps({**origin, "sha256": digest.hexdigest()}))
+    inputs, outputs = (
+        tuple(f"{name}_{k}" for k in range(channels)) if channels > 1 else (name,)
+        for name, channels in zip("uz", block.channels, strict=True)
+    )
+    fields = Fields(inputs, outputs, None, "periodic" if block.grid.kind == "periodic" else "open")
+    dtype: Literal["float32", "float64"] = "float64" if block.u.dtype == torch.float64 else "float32"
+    header = pairs_per_shard(Header(title, plain, count, 1, dtype, GridRecord.of(block.grid), fields))
     todo = begin(folder, header, range(header.n_shards))
     for index, samples in enumerate(_regroup(map(_storable, blocks()), header.per_shard)):
         if index in todo:
@@ -110,15 +116,3 @@ def _regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
             waiting = [together[size:]] if len(together) > size else []
     if waiting:
         yield concatenate(waiting)
-
-
-def _header(samples: Samples, count: int, title: str, origin: Mapping[str, Any]) -> Header:
-    inputs, outputs = (
-        tuple(f"{name}_{k}" for k in range(channels)) if channels > 1 else (name,)
-        for name, channels in zip("uz", samples.channels, strict=True)
-    )
-    dtype: Literal["float32", "float64"] = "float64" if samples.u.dtype == torch.float64 else "float32"
-    boundary: Boundary = "periodic" if samples.grid.kind == "periodic" else "open"
-    plain = json.loads(json.dumps(dict(origin)))
-    fields = Fields(inputs, outputs, None, boundary)
-    return pairs_per_shard(Header(title, plain, count, 1, dtype, GridRecord.of(samples.grid), fields))

@@ -89,16 +89,13 @@ class Options:
         return parsed
 
     def select(self, contents: Contents) -> Selection:
-        """The arrays of a file that become u and z, and the grid that they are known on."""
+        """The arrays of a file that become u and z, and the grid that they are known on; u alone for an operator."""
         u, z = _names_of(self.u, "u"), _names_of(self.z, "z")
-        known = ((), ()) if u and z else contents.pair()
-        return self._select(contents, u or known[0], z or known[1])
-
-    def select_inputs(self, contents: Contents) -> Selection:
-        """The arrays of a file that become u, whether or not it holds z."""
-        return self._select(contents, _names_of(self.u, "u") or contents.inputs(), ())
-
-    def _select(self, contents: Contents, u: tuple[str, ...], z: tuple[str, ...]) -> Selection:
+        if self.expected is not None:
+            u = u or contents.inputs()
+        elif not (u and z):
+            known = contents.pair()
+            u, z = u or known[0], z or known[1]
         arrays = {name: contents.array(name) for name in (*u, *z)}
         found = self._layouts_of(contents, arrays) if self.layouts is None else {}
         before, after = (

@@ -142,10 +142,8 @@ class GenerationDisplay:
         is_last = self._found + self._done == self._total
         if not self._console.is_terminal and (is_last or time.monotonic() - self._said > SECONDS_BETWEEN_LINES):
             self._said = time.monotonic()
-            line = f"{self._title}  {self._found + self._done}/{self._total}  {rate}  {self._left()} left"
+            left = self._total - self._found - self._done
+            minutes, seconds = divmod(round((time.monotonic() - self._started) / max(self._done, 1) * left), 60)
+            remaining = f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d} left"
+            line = f"{self._title}  {self._found + self._done}/{self._total}  {rate}  {remaining}"
             self._console.print(line, soft_wrap=True, highlight=False, markup=False)
-
-    def _left(self) -> str:
-        seconds = (time.monotonic() - self._started) / max(self._done, 1) * (self._total - self._found - self._done)
-        minutes, seconds = divmod(round(seconds), 60)
-        return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
