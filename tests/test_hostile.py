@@ -80,19 +80,14 @@ def torch_archive():
     return content.getvalue()
 
 
-def zip_archive():
+def escaping_archive(is_zip):
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr(f"../../{MARKER}", b"escaped")
-    return content.getvalue()
-
-
-def tar_archive():
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        entry = tarfile.TarInfo(f"../../{MARKER}")
-        entry.size = 7
-        archive.addfile(entry, io.BytesIO(b"escaped"))
+    if is_zip:
+        with zipfile.ZipFile(content, "w") as archive:
+            archive.writestr(f"../../{MARKER}", b"escaped")
+    else:
+        with tarfile.open(fileobj=content, mode="w") as archive:
+            archive.addfile(tarfile.TarInfo(f"../../{MARKER}"))
     return content.getvalue()
 
 
@@ -126,6 +121,10 @@ def settings(**changes):
     return edit_json(lambda config: config | {"settings": config["settings"] | changes})
 
 
+def patched(operator, **changes):
+    return edit_json(lambda _: {"operator": operator, "settings": {"in_channels": 1, "out_channels": 1} | changes})
+
+
 def replaced(make):
     def damage(path):
         path.unlink()
@@ -144,8 +143,8 @@ NESTED = b"[" * 200_000
 FILES = {
     "a pickle": write(pickle.dumps(Malice(), protocol=2)),
     "a torch archive": write(torch_archive()),
-    "a zip with ../": write(zip_archive()),
-    "a tar with ../": write(tar_archive()),
+    "a zip with ../": write(escaping_archive(is_zip=True)),
+    "a tar with ../": write(escaping_archive(is_zip=False)),
     "empty": write(b""),
     "a pipe": replaced(os.mkfifo),
     "a folder": replaced(os.mkdir),
@@ -197,13 +196,9 @@ CONFIGS = JSON | {
     "no heads": settings(n_heads=0),
     "half a head": settings(n_heads=0.5),
     "a width that is text": settings(hidden_channels="6"),
-    "modes beyond counting": lambda path: path.write_text(
-        json.dumps({"operator": "FANO", "settings": {"n_patches": [2, 2], "n_modes": 10**6, "in_channels": 1,
-                    "out_channels": 1}})),
-    "patches beyond counting": lambda path: path.write_text(
-        json.dumps({"operator": "ViTNO", "settings": {"n_patches": [10**9], "n_modes": 2, "in_channels": 1,
-                    "out_channels": 1}})),
-}  # fmt: skip
+    "modes beyond counting": patched("FANO", n_patches=[2, 2], n_modes=10**6),
+    "patches beyond counting": patched("ViTNO", n_patches=[10**9], n_modes=2),
+}
 RECORDS = JSON | {
     "a rate that is text": edit_json(lambda r: r | {"rates": ["fast"]}),
     "a rate too many": edit_json(lambda r: r | {"rates": r["rates"] * 2}),

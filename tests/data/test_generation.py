@@ -74,12 +74,6 @@ def test_the_manifest_says_what_the_set_is(tmp_path, whole):
     assert header.fields.constants == {"n_terms": 10.0, "z0": 1.0, "decay": 0.0, "horizon": 2.0}
 
 
-def test_sets_that_follow_each_other_are_one_draw(tmp_path):
-    for name, draw in (("all", Draw(8, 4, per_shard=4)), ("rest", Draw(4, 4, first=4, per_shard=4))):
-        generate(LAW, draw, tmp_path / name)
-    assert torch.equal(open_pairs(tmp_path / "all")[4:].read().u, open_pairs(tmp_path / "rest").read().u)
-
-
 def test_the_number_of_threads_changes_nothing_and_is_as_before(tmp_path, whole):
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -91,13 +85,14 @@ def test_the_number_of_threads_changes_nothing_and_is_as_before(tmp_path, whole)
     assert content(tmp_path) == whole
 
 
-def test_the_worst_of_each_check_is_recorded(tmp_path):
-    generate(FLOW, Draw(7, 5, per_shard=3), tmp_path)
-    shards = Manifest.read(tmp_path).shards
-    for index, shard in enumerate(shards):
+def test_the_worst_of_each_check_is_recorded_and_sets_that_follow_each_other_are_one_draw(tmp_path):
+    for name, draw in (("all", Draw(7, 5, per_shard=3)), ("rest", Draw(4, 5, first=3, per_shard=3))):
+        generate(FLOW, draw, tmp_path / name)
+    for index, shard in enumerate(Manifest.read(tmp_path / "all").shards):
         drawn = FLOW.sample(shard.count, 5, first=3 * index)
         assert shard.checks == {"residual": float(drawn.checks["residual"].max())}
         assert 0 <= shard.checks["residual"] < 1e-10
+    assert torch.equal(open_pairs(tmp_path / "all")[3:].read().u, open_pairs(tmp_path / "rest").read().u)
 
 
 def test_files_have_a_size_that_is_easily_moved():
@@ -284,30 +279,23 @@ def test_a_manifest_that_is_damaged_or_another_machine_s_is_told(tmp_path):
         generate(LAW, DRAW, tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("host", ["node7", "node7.cluster.example.org"])
 def test_files_of_the_dead_are_removed_and_those_of_the_living_kept(tmp_path, monkeypatch, whole, host):
     monkeypatch.setattr(socket, "gethostname", lambda: host)
     dead = next(number for number in range(2**22, 1, -1) if not os.path.exists(f"/proc/{number}"))
-    processes = [f"{host}.{os.getpid()}", f"{host}.1", f"other.{dead}", f"x{host}.{dead}"]  # other's: who knows
-    living = [*(f".shard-00000.hdf5.abc.{process}.partial" for process in processes), ".strange.partial"]
-    gone = [f".{name}.{host}.{dead}.partial" for name in ("shard-00000.hdf5.abc", "manifest.json.a.b")]
-    for name in (*living, *gone, f".manifest.json.ab.{host}.{10**30}.partial"):
-        (tmp_path / name).write_bytes(b"half")
-    assert generate(LAW, DRAW, tmp_path)
-    assert content(tmp_path) == {**whole, **dict.fromkeys(living, b"half")}
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_zombie_is_dead(tmp_path, whole):
-    """Where nobody waits for the children of the dead, their numbers stay."""
-    zombie = os.fork()
+    zombie = os.fork()  # where nobody waits for the children of the dead, their numbers stay
     if not zombie:
         os._exit(0)
     os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
-    (tmp_path / f".shard-00000.hdf5.abc.{socket.gethostname()}.{zombie}.partial").write_bytes(b"half")
+    processes = [f"{host}.{os.getpid()}", f"{host}.1", f"other.{dead}", f"x{host}.{dead}"]  # other's: who knows
+    living = [*(f".shard-00000.hdf5.abc.{process}.partial" for process in processes), ".strange.partial"]
+    gone = [f".{name}.{host}.{dead}.partial" for name in ("shard-00000.hdf5.abc", "manifest.json.a.b")]
+    for name in (*living, *gone, f".manifest.json.ab.{host}.{10**30}.partial", f".x.{host}.{zombie}.partial"):
+        (tmp_path / name).write_bytes(b"half")
     assert generate(LAW, DRAW, tmp_path)
     os.waitpid(zombie, 0)
-    assert content(tmp_path) == whole
+    assert content(tmp_path) == {**whole, **dict.fromkeys(living, b"half")}
 
 
 # What is refused
@@ -379,20 +367,17 @@ def test_space_is_checked_before_the_first_byte(tmp_path, monkeypatch, whole):
         generate(LAW, DRAW, folder)
     assert not folder.parent.exists()
     assert set(asked) == {tmp_path}
-    free = 10**9
+    free = 10**12
+    for count in (10**13, 2**62):  # at once: not shard by shard
+        with pytest.raises(ResourceError, match="make room or draw less"):
+            generate(LAW, Draw(count, 1024), folder)
+    assert not folder.parent.exists()
     generate(LAW, DRAW, folder, Share(0, 2))
     free = 2 * (2**16 + 5 * 40)  # enough for what is left
     assert generate(LAW, DRAW, folder)
     assert content(folder) == whole
     free = 0
     assert generate(LAW, DRAW, folder)  # nothing to write
-
-
-@pytest.mark.parametrize("count", [10**13, 2**62])
-def test_what_no_disk_can_hold_is_refused_at_once(tmp_path, count):
-    with pytest.raises(ResourceError, match="make room or draw less"):
-        generate(LAW, Draw(count, 1024), tmp_path / "set")
-    assert not (tmp_path / "set").exists()
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
