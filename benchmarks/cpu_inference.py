@@ -18,9 +18,9 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from written_out import as_literal
 
 from operformer import FANO, TNO, Grid, ViTNO
-from operformer.operators.literal_patched import as_literal
 
 
 class EagerAttention(nn.Module):

@@ -13,11 +13,11 @@ import time
 import warnings
 
 import torch
+from written_out import as_literal_fno
 
 from operformer import Grid
 from operformer.operators.baselines.fno import FNO, spectral_convolution
 from operformer.operators.baselines.half_spectrum import make_half_spectrum
-from operformer.operators.baselines.literal_fno import as_literal_fno
 
 
 def neuralops_layer(operator, v):

@@ -29,17 +29,15 @@ from pathlib import Path
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
+from written_out import as_literal, as_literal_afno, as_literal_fno
 
 from operformer import FANO, TNO, ViTNO, set_precision
 from operformer.domain.quadrature import h1_norm
 from operformer.evaluation.loss import relative_h1
 from operformer.operators.attention import MultiHeadAttention
 from operformer.operators.baselines import AFNO, FNO
-from operformer.operators.baselines.literal_afno import as_literal_afno
-from operformer.operators.baselines.literal_fno import as_literal_fno
 from operformer.operators.compiling import compiled
 from operformer.operators.graphed import Graphed
-from operformer.operators.literal_patched import as_literal
 from operformer.problems import Darcy
 from operformer.runs.provenance import provenance
 from operformer.training.graphed import GraphedPass

@@ -13,10 +13,10 @@ import statistics
 import time
 
 import torch
+from written_out import as_literal
 
 from operformer import FANO, Grid, ViTNO
 from operformer.evaluation.loss import relative_h1
-from operformer.operators.literal_patched import as_literal
 
 
 def seconds_of_a_step(operator, optimizer, u, z, grid):

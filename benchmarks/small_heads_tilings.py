@@ -9,10 +9,10 @@ import time
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
+from written_out import literal_attention
 
 from operformer.kernels import small_heads
 from operformer.kernels.small_heads import TILINGS, Tiling
-from operformer.operators.literal import literal_attention
 
 # Queries, keys, warps, stages, registers.
 CANDIDATES = {

@@ -12,7 +12,7 @@ import torch
 from operformer.domain import Grid
 from operformer.errors import ResourceError
 from operformer.operators import Operator
-from operformer.operators.counting import count_operations, count_parameters
+from operformer.operators.counting import count_operations
 from operformer.operators.pretrained import OPERATORS
 from paper import complexity
 from paper.complexity import Setting
@@ -58,13 +58,13 @@ SIZES: Mapping[str, Size] = MappingProxyType(
             _SCORES,
         ),
         "ViTNO": Size(
-            {"name": "ViTNO", "n_patches": (13, 13), "n_modes": 12, "final_modes": 64},
+            {"name": "ViTNO", "n_patches": (13, 13), "n_modes": 12, "last": 64},
             LARGE,
             f"{_BIASES}; the last layer's 64 modes, (2 · 64 − 1)² numbers",
             f"{_SCORES}; transforms as products with small matrices",
         ),
         "FANO": Size(
-            {"name": "FANO", "n_patches": (13, 13), "n_modes": 9, "final_modes": 64},
+            {"name": "FANO", "n_patches": (13, 13), "n_modes": 9, "last": 64},
             LARGE,
             f"{_BIASES}; the last layer's 64 modes, (2 · 64 − 1)² numbers",
             "Q, K, V, scores and averages on coefficients of modes, not on points: the same function",
@@ -105,7 +105,7 @@ def _cost(name: str, size: Size) -> Cost:
 def _counts(size: Size) -> tuple[int | None, int | None, int | None]:
     try:
         with torch.device("meta"):
-            parameters = count_parameters(size.make())
+            parameters = size.make().n_parameters
         here = count_operations(size.make, Grid.uniform((size.resolution,) * 2, kind="cells"))
         if "shape" in size.operator:  # AFNO at another resolution is another operator
             other = Size(dict(size.operator) | {"shape": (2 * size.resolution,) * 2}, size.resolution, "", "")

@@ -87,15 +87,11 @@ def _encoder(s: Setting, experiment: Experiment) -> list[Line]:
         Line(f"biases of {maps}", s.n_layers * biases * d),
         Line("gain and shift of each layer's second LayerNorm", s.n_layers * 2 * d),
     ]
-    if name == "FANO" and s.patches == 1:
-        lines.append(Line("Q and K, which one patch has not", -s.n_layers * 2 * d**2 * s.k_max))
     if operator.get("initial_channels"):
         # W_in sees no initial values, W_in0 sees all.
         lines.append(Line("the second lift", (s.in_channels + s.dim + 1 - operator["initial_channels"]) * d))
-    if operator.get("final_modes"):
-        modes = (2 * operator["final_modes"] - 1) ** s.dim
-        lines.append(Line(f"last layer of {operator['final_modes']} modes", modes * s.out_channels**2))
-    return lines
+    last = [layer for layer in operator.get("last", ()) if isinstance(layer, int)]
+    return lines + [Line(f"last layer of {m} modes", (2 * m - 1) ** s.dim * s.out_channels**2) for m in last]
 
 
 def _fno(s: Setting) -> list[Line]:

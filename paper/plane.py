@@ -25,7 +25,7 @@ WIDTHS = (32, 64, 96, 128)  # Figures parameter_accuracy and evaluation_cost_acc
 # Layers, modes and patches (32 x 32 points at 416 x 416) are Section 6.2's; heads are those of the authors' scripts.
 _ENCODER = {"n_layers": 6, "n_heads": 8}
 PATCHES: dict[Scale, list[int]] = {"smoke": [4, 4], "paper": [13, 13]}
-_PATCHED = _ENCODER | {"n_patches": PATCHES["paper"], "final_modes": 64}
+_PATCHED = _ENCODER | {"n_patches": PATCHES["paper"], "last": [64]}
 _OPERATORS: dict[str, dict[str, Any]] = {
     "TNO": _ENCODER,
     "ViTNO": _PATCHED | {"n_modes": 12},
@@ -34,7 +34,7 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "AFNO": {"n_layers": 4, "n_blocks": 8},
     "GalerkinTransformer": {"n_layers": 4, "n_heads": 4},
 }
-_SMOKE_PATCHED = {"n_heads": 4, "n_patches": PATCHES["smoke"], "final_modes": 8}
+_SMOKE_PATCHED = {"n_heads": 4, "n_patches": PATCHES["smoke"]}
 _SMOKE_OPERATORS: dict[str, dict[str, Any]] = {
     "TNO": {"n_heads": 2},
     "ViTNO": _SMOKE_PATCHED | {"n_modes": 6},
@@ -107,6 +107,8 @@ def run(study: str, operator: str, width: int = 128, variant: str = "", **change
     name = "-".join([*parts, variant] if variant else parts)
     settings: dict[str, Any] = {"name": operator, "hidden_channels": width} | _OPERATORS[operator] | changes
     smaller = _SMOKE_OPERATORS[operator] | {"hidden_channels": width // 4, "n_layers": settings["n_layers"] // 2}
+    if "last" in settings:
+        smaller |= {"last": [8, *settings["last"][1:]]}
     return {
         name: {
             "smoke": _experiment(name, STUDIES[study]["smoke"], settings | smaller),

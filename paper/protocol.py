@@ -44,7 +44,8 @@ def _plain(experiment: Experiment) -> dict[str, Any]:
     values = experiment.to_mapping()
     try:
         with torch.device("meta"):
-            values["operator"] = {"name": values["operator"]["name"]} | experiment.make_operator().settings
+            operator = experiment.make_operator()
+            values["operator"] = {"name": operator.kind, "wrappers": list(operator.wrappers), **operator.settings}
     except ResourceError:  # a package is not installed: settings as they were given
         pass
     return json.loads(json.dumps(values))

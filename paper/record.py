@@ -16,7 +16,7 @@ from operformer.evaluation.face_jumps import FaceJumps
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
 from operformer.files import read_json, write_bytes
-from operformer.operators.counting import count_operations, count_parameters
+from operformer.operators.counting import count_operations
 from operformer.problems import Problem
 from operformer.problems.catalogue import problem_of
 from operformer.runs import Run
@@ -138,17 +138,11 @@ def operator_name(settings: Mapping[str, Any]) -> str:
     if settings["problem"].get("initial") and not operator.get("initial_channels"):
         name += ", constant channels"
     patches = list(operator.get("n_patches", ()))
-    if set(patches) == {1}:
-        name += ", one patch, no attention"
-    elif patches and patches not in PATCHES.values():
+    if patches and patches not in PATCHES.values():
         name += f", {' × '.join(map(str, patches))} patches"
     if operator.get("basis") in _BASES:
         name += f", {_BASES[operator['basis']]}"
-    if operator.get("isotropic"):
-        name += ", isotropic"
-    if operator.get("periodic_extension"):
-        name += ", periodic extension"
-    return name if operator.get("smoothing", "none") == "none" else f"{name}, smoothing"
+    return f"{name}, smoothing" if any(isinstance(layer, str) for layer in operator.get("last") or ()) else name
 
 
 def problem_name(settings: Mapping[str, Any]) -> str:
@@ -165,7 +159,7 @@ def record_of(run: Run, pictured: Container[str]) -> Record:
     """What is kept of a run, with pictures on the grids of these labels."""
     experiment = run.experiment
     with torch.device("meta"):
-        parameters = count_parameters(experiment.make_operator())
+        parameters = experiment.make_operator().n_parameters
     return Record(
         settings=experiment.to_mapping(),
         parameters=parameters,

@@ -55,8 +55,8 @@ EXHIBITS = (
     Exhibit(
         "Figures FANO_NS_samples_smoothing and superresolution_KF_patching",
         _all(
-            run("kolmogorov-416", "FANO", variant="smoothing", smoothing="periodic"),
-            run("kolmogorov-416", "FANO", variant="extension", periodic_extension=True),
+            run("kolmogorov-416", "FANO", variant="smoothing", last=[64, "periodic"]),
+            run("kolmogorov-416", "FANO", variant="extension", basis="extended-fourier"),
         ),
     ),
     Exhibit(

@@ -19,10 +19,16 @@ from torch import Tensor
 class Basis(ABC):
     """m modes on [0, 1]. ``has_pairs`` bases hold a cosine and a sine for each wave number, in this order."""
 
+    name: ClassVar[str]  # in files and on the command line
     has_pairs: ClassVar[bool] = False
     is_orthonormal: ClassVar[bool] = True
     # The function 1 is this multiple of the first function, where that is a constant.
     one: ClassVar[float] = 1.0
+
+    @property
+    def plain(self) -> str:
+        """The name, as JSON holds it."""
+        return self.name
 
     def size(self, n_modes: int) -> int:
         """How many functions m modes are."""
@@ -52,6 +58,7 @@ class Fourier(Basis):
     The sine of k = 0 is zero and kept for the sake of the shape.
     """
 
+    name = "fourier"
     has_pairs = True
 
     def synthesis(self, x: Tensor, n_modes: int) -> Tensor:
@@ -74,6 +81,7 @@ class ExtendedFourier(Basis):
     The continuation is even, so only cosines of pi k x see it; what an integral operator makes of it has sines too.
     """
 
+    name = "extended-fourier"
     has_pairs = True
     is_orthonormal = False
     one = sqrt(2)
@@ -100,6 +108,8 @@ class ExtendedFourier(Basis):
 class Cosine(Basis):
     """1, sqrt(2) cos(pi k x): eigenfunctions of the Laplacian with Neumann conditions; no wrap at the faces."""
 
+    name = "cosine"
+
     def synthesis(self, x: Tensor, n_modes: int) -> Tensor:
         """The functions at the points: (...) -> (..., m)."""
         k = torch.arange(n_modes, dtype=x.dtype, device=x.device)
@@ -117,6 +127,8 @@ class Cosine(Basis):
 @dataclass(frozen=True)
 class Sine(Basis):
     """sqrt(2) sin(pi (k + 1) x): eigenfunctions of the Laplacian with Dirichlet conditions."""
+
+    name = "sine"
 
     def synthesis(self, x: Tensor, n_modes: int) -> Tensor:
         """The functions at the points: (...) -> (..., m)."""
@@ -136,6 +148,8 @@ class Sine(Basis):
 class Legendre(Basis):
     """sqrt(2 k + 1) P_k(2 x - 1): polynomials, for functions without any symmetry at the faces."""
 
+    name = "legendre"
+
     def synthesis(self, x: Tensor, n_modes: int) -> Tensor:
         """The functions at the points: (...) -> (..., m), by (k + 1) P_{k+1} = (2 k + 1) y P_k - k P_{k-1}."""
         y = 2 * x - 1
@@ -153,6 +167,9 @@ class Legendre(Basis):
         """Polynomials are no eigenfunctions of the Laplacian; k (k + 1) is that of Legendre's own operator."""
         k = torch.arange(n_modes, dtype=torch.float64, device=device)
         return k * (k + 1)
+
+
+BASES: dict[str, Basis] = {basis.name: basis for basis in (Fourier(), ExtendedFourier(), Cosine(), Legendre())}
 
 
 def _cosines_and_sines(angle: Tensor, n_modes: int) -> Tensor:

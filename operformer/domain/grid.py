@@ -168,6 +168,11 @@ class Grid:
         return len(self.shape)
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """The points along each axis; of N scattered points the d-th root of N along each."""
+        return self.shape if self.axes is not None else (round(self.shape[0] ** (1 / self.dim)),) * self.dim
+
+    @property
     def volume(self) -> float:
         """|D|, the volume of the box."""
         return prod(upper - lower for lower, upper in self.bounds)

@@ -8,22 +8,40 @@ import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
-from operformer.domain.patches import make_patches
+from operformer.domain.patches import Patches, make_patches
 from operformer.domain.transform import Transform, make_transform
 from operformer.errors import UsageError
 from operformer.operators.attention import check_heads
-from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift
-from operformer.operators.integral import BasisName, ModeTables, SpectralMixing, Spectrum, make_spectrum
-from operformer.operators.operator import Operator, constructor_settings
+from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift, attention_of
+from operformer.operators.integral import (
+    AnyBasis,
+    Isotropic,
+    ModeTables,
+    SpectralMixing,
+    Spectrum,
+    make_spectrum,
+    read_basis,
+)
+from operformer.operators.operator import Operator
 from operformer.operators.patched import refuse_query
 from operformer.operators.patched_attention import average_patches, rounded
 
 
 class CodomainNO(Operator):
-    """G = T_out o E_L o T_in with attention between groups of ``token_channels`` channels, each a function on all of D.
+    """G = T_out o E_L o T_in with attention between groups of channels, each a function on all of D.
 
-    Any grid will do: D is one patch, and a token is its coefficients. Good values: 8 tokens, 12 modes, and the cosine
-    basis where D is not periodic.
+    Takes any grid: D is one patch, and a token is its coefficients.
+
+    Args:
+        dim: dimension of the domain, 1, 2 or 3.
+        n_modes: modes along each axis, |k_j| < n_modes. Good value: 12.
+        in_channels: components of the input function u.
+        out_channels: components of the output function z.
+        hidden_channels: width of the latent functions. Good value: 128.
+        n_layers: encoder layers. Good value: 4.
+        n_heads: attention heads; divides token_channels.
+        token_channels: channels of a token; divides hidden_channels. Good value: an eighth of hidden_channels.
+        basis: as in `FANO`, not isotropic. "cosine" where D is not periodic.
     """
 
     def __init__(
@@ -32,15 +50,19 @@ class CodomainNO(Operator):
         n_modes: int | Sequence[int],
         in_channels: int,
         out_channels: int,
+        *,
         hidden_channels: int = 128,
         n_layers: int = 4,
         n_heads: int = 1,
         token_channels: int = 16,
-        basis: BasisName = "fourier",
+        basis: AnyBasis | str = "fourier",
     ) -> None:
-        settings = constructor_settings(locals())
-        super().__init__(dim, in_channels, out_channels, settings)
-        self.spectrum = make_spectrum(basis, False, n_modes, (1,) * dim)
+        super().__init__(dim, in_channels, out_channels, hidden_channels, n_layers)
+        self.n_modes, self.n_heads, self.token_channels = n_modes, n_heads, token_channels
+        self.basis = read_basis(basis)
+        if isinstance(self.basis, Isotropic):
+            raise UsageError(f"codomain attention has no isotropic form: got {self.basis.plain}")
+        self.spectrum = make_spectrum(self.basis, n_modes, (1,) * dim)
         self.lift = PointwiseLift(in_channels, dim, hidden_channels)
         self.layers = nn.ModuleList(
             EncoderLayer(CodomainAttention(hidden_channels, token_channels, n_heads, self.spectrum), hidden_channels)
@@ -51,13 +73,20 @@ class CodomainNO(Operator):
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
         refuse_query(query, "CodomainNO")
-        patches = make_patches(grid, (1,) * self.dim)
-        measure = make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, u)
+        patches, transform = self.on(grid, lambda: self._on(grid))
         x = self.position(grid)
         v = patches.split(self.lift(u.flatten(2).transpose(1, 2), x).unflatten(1, grid.shape))
         for layer in self.layers:
-            v = layer(v, measure)
+            v = layer(v, transform)
         return self.head(patches.join(v), x).movedim(-1, 1)
+
+    def least_sizes(self, least: int) -> tuple[int, ...]:
+        """Two points for each mode."""
+        return tuple(max(2 * -(-least // 2), 4 * m) for m in self.spectrum.n_modes)
+
+    def _on(self, grid: Grid) -> tuple[Patches, Transform]:
+        patches = make_patches(grid, (1,) * self.dim)
+        return patches, attention_of(self.layers).on(patches, self.input_mean)
 
 
 class CodomainAttention(nn.Module):
@@ -78,6 +107,10 @@ class CodomainAttention(nn.Module):
         self.modes = ModeTables(spectrum)
         self.mixing = SpectralMixing(spectrum, token_channels, 3 * token_channels)
         self.merge = nn.Linear(token_channels, token_channels)
+
+    def on(self, patches: Patches, like: Tensor) -> Transform:
+        """What it needs of D as one patch, in the dtype and on the device of ``like``."""
+        return make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, like)
 
     def forward(self, v: Tensor, transform: Transform, source: Tensor | None = None) -> Tensor:
         """(batch, 1, *points, channels) on one patch, which is D, -> the same; there is nothing else to attend to."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from operformer.domain.products import are_rounded
 from operformer.kernels import HAS_TRITON
+from operformer.operators.backends import Backend, compute
 from operformer.operators.encoder import EncoderLayer, PointwiseHead
 
 FUSED_WIDTHS = (32, 64, 128)
@@ -57,30 +59,60 @@ def read(
     W_out alone is applied before that, to one function after the other; without gradients inside the kernel of the last
     layer, whose output is then never stored.
     """
-    if not (isinstance(head, PointwiseHead) and head.is_linear):
+    if not isinstance(head, PointwiseHead):
         return head(join(encode(layers, v, measure)), x)
-    is_inside = head.linear.out_features <= MOST_READ and not torch.is_grad_enabled() and _are_fused(layers, v, measure)
+    is_inside = (
+        head.linear.out_features <= MOST_READ and not torch.is_grad_enabled() and is_fused(Encoding(layers, v, measure))
+    )
     v = encode(layers, v, measure, head.linear if is_inside else None)
     return join(v if is_inside else head(v, x))
 
 
 def encode(layers: nn.ModuleList, v: Tensor, measure: Any, readout: nn.Linear | None = None) -> Tensor:
-    """E_L: the layers one after the other, on a GPU by fused kernels where these apply (fused_layers.py)."""
-    if _are_fused(layers, v, measure):
-        from operformer.operators import fused_layers
-
-        return fused_layers.encode(list(layers), v, measure, readout)  # type: ignore[arg-type]
-    for layer in layers:
-        v = layer(v, measure)
-    return v
+    """E_L: the layers one after the other, by the first backend that applies."""
+    return compute(ENCODERS, Encoding(layers, v, measure, readout))
 
 
-def _are_fused(layers: nn.ModuleList, v: Tensor, measure: Any) -> bool:
-    if not can_fuse(layers, v):
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """E_L as it was asked for, read by W_out if there is a ``readout``, which fused layers alone can have inside."""
+
+    layers: nn.ModuleList
+    v: Tensor
+    measure: Any
+    readout: nn.Linear | None = None
+
+
+def is_fused(call: Encoding) -> bool:
+    """Fused kernels (fused_layers.py): half precision inside attention and TF32 products allowed, on a GPU."""
+    if not can_fuse(call.layers, call.v):
         return False
     from operformer.operators import fused_layers
 
-    return fused_layers.takes(layers[0].attention, measure)
+    return fused_layers.takes(call.layers[0].attention, call.measure)
+
+
+def _fused(call: Encoding) -> Tensor:
+    from operformer.operators import fused_layers
+
+    return fused_layers.encode(list(call.layers), call.v, call.measure, call.readout)  # type: ignore[arg-type]
+
+
+def _one_by_one(call: Encoding) -> Tensor:
+    v = call.v
+    for layer in call.layers:
+        v = layer(v, call.measure)
+    return v
+
+
+def _always(call: Encoding) -> bool:
+    return True
+
+
+ENCODERS: tuple[Backend[Encoding], ...] = (
+    Backend("fused layers", is_fused, _fused),
+    Backend("layer by layer", _always, _one_by_one),
+)
 
 
 def can_fuse(layers: nn.ModuleList, v: Tensor) -> bool:
@@ -89,7 +121,7 @@ def can_fuse(layers: nn.ModuleList, v: Tensor) -> bool:
     return (
         are_rounded(v)
         and getattr(layer.attention, "average_dtype", None) == torch.float16
-        and layer.norm == "after"
+        and type(layer) is EncoderLayer
         and isinstance(layer.skip_1, nn.Identity)
         and v.shape[-1] in FUSED_WIDTHS
         and HAS_TRITON

@@ -1,4 +1,4 @@
-"""Parameters and operations counted on the module itself, beside the formulas of Appendix C (`complexity`).
+"""Operations counted on the module itself, beside the formulas of Appendix C.
 
 Nothing is computed: the operator is called without memory (torch's "meta" device) while torch counts the products of
 matrices. An FFT of n points counts as 5 n log2 n operations, and a real one on a square of N points as
@@ -17,14 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from operformer.domain import Grid
-from operformer.operators.baselines import FNO
 from operformer.operators.operator import Operator
-
-
-def count_parameters(operator: Operator) -> int:
-    """The numbers that are learned; a complex one counts once, as in the paper's tables."""
-    pairs = sum(p.numel() for p in operator.spectral) if isinstance(operator, FNO) else 0
-    return sum(p.numel() for p in operator.parameters()) - pairs // 2
 
 
 def count_operations(make: Callable[[], Operator], grid: Grid) -> int:

@@ -6,7 +6,7 @@ Inside an operator the channels come last: a latent function v is (batch, points
 from __future__ import annotations
 
 from math import pi
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,37 +16,41 @@ from operformer.errors import UsageError
 
 FEW = 8  # channels
 
-NormPlace = Literal["after", "before"]
-
 
 class EncoderLayer(nn.Module):
     """v <- LayerNorm(W_1 v + A(v));  v <- LayerNorm(W_2 v + W_3 f(W_4 v + b_1) + b_2) (equation recurrence_enc_def).
 
-    The attention is passed in: whatever maps (v, measure, source) to a function on the points of v. W_1 and W_2 are the
-    identity, as in the paper's experiments, unless ``learnable_skips``. With ``norm="before"`` the attention and the
-    feed-forward map see LayerNorm(v), and v itself goes on unchanged; without a norm (None) it is Section 5's layer.
+    The attention A is passed in: a module with ``on(grid)`` that maps (v, what it made of the grid, source) to a
+    function on the points of v. W_1 and W_2 are the identity, as in the paper's experiments, unless
+    ``learnable_skips``.
     """
 
-    def __init__(
-        self, attention: nn.Module, channels: int, learnable_skips: bool = False, norm: NormPlace | None = "after"
-    ) -> None:
+    def __init__(self, attention: nn.Module, channels: int, learnable_skips: bool = False) -> None:
         super().__init__()
         self.attention = attention
-        self.norm = norm
         self.skip_1 = nn.Linear(channels, channels, bias=False) if learnable_skips else nn.Identity()
-        self.norm_1 = nn.LayerNorm(channels) if norm else nn.Identity()
+        self.norm_1 = nn.LayerNorm(channels)
         self.skip_2 = nn.Linear(channels, channels, bias=False) if learnable_skips else nn.Identity()
-        self.norm_2 = nn.LayerNorm(channels) if norm else nn.Identity()
+        self.norm_2 = nn.LayerNorm(channels)
         self.feed_forward = two_layers(channels, channels, channels)
 
     def forward(self, v: Tensor, measure: Any, source: Tensor | None = None) -> Tensor:
-        """The next v. ``measure`` is what the attention knows of the grid, ``source`` what it attends to (None: v)."""
-        if self.norm == "before":
-            attended = None if source is None else self.norm_1(source)
-            v = self.skip_1(v) + self.attention(self.norm_1(v), measure, attended)
-            return self.skip_2(v) + self.feed_forward(self.norm_2(v))
+        """The next v. ``measure`` is what the attention made of the grid, ``source`` what it attends to (None: v)."""
         v = self.norm_1(self.skip_1(v) + self.attention(v, measure, source))
         return self.norm_2(self.skip_2(v) + self.feed_forward(v))
+
+
+def attention_of(layers: nn.ModuleList) -> Any:
+    """The attention of the layers, which all have the same settings."""
+    return layers[0].attention
+
+
+class UniversalLayer(EncoderLayer):
+    """v <- W_1 v + A(v);  v <- W_2 v + W_3 f(W_4 v + b_1) + b_2, the layer of Section 5: no LayerNorm."""
+
+    def __init__(self, attention: nn.Module, channels: int) -> None:
+        super().__init__(attention, channels, learnable_skips=True)
+        self.norm_1, self.norm_2 = nn.Identity(), nn.Identity()  # type: ignore[assignment]
 
 
 class PointwiseLift(nn.Module):
@@ -85,13 +89,6 @@ def make_waves(dim: int, hidden_channels: int, count: int) -> Waves | None:
     return Waves(dim, hidden_channels, count) if count else None
 
 
-def checked_norm(norm: str) -> NormPlace:
-    """Where a layer normalises."""
-    if norm not in ("after", "before"):
-        raise UsageError(f'norm must be "after" or "before": got {norm!r}')
-    return norm  # type: ignore[return-value]
-
-
 class InitialLift(nn.Module):
     """W_in (u(t), t) for t > 0 and W_in0 (u(0), u_0, 0) at t = 0 (Section 6.1, Lorenz 63 with y(0) and z(0)).
 
@@ -119,21 +116,15 @@ def is_start(x: Tensor) -> Tensor:
 
 
 class PointwiseHead(nn.Module):
-    """T_out(v)(x) = W_out v(x), of LayerNorm(v) after layers that do not end with one."""
+    """T_out(v)(x) = W_out v(x)."""
 
-    def __init__(self, hidden_channels: int, out_channels: int, norm: NormPlace = "after") -> None:
+    def __init__(self, hidden_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(hidden_channels) if norm == "before" else nn.Identity()
         self.linear = nn.Linear(hidden_channels, out_channels)
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether it is W_out alone."""
-        return isinstance(self.norm, nn.Identity)
 
     def forward(self, v: Tensor, x: Tensor) -> Tensor:
         """(..., hidden_channels) -> (..., out_channels); x is not looked at."""
-        return exact_linear(self.linear, self.norm(v))
+        return exact_linear(self.linear, v)
 
 
 class TwoLayerMap(nn.Module):

@@ -5,29 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from torch import Tensor, nn
-
-from operformer.domain import Grid
-from operformer.domain.patches import make_patches
-from operformer.domain.transform import make_transform
+from operformer.errors import UsageError
 from operformer.operators.attention import check_heads
-from operformer.operators.composition import read
-from operformer.operators.encoder import EncoderLayer, NormPlace, PointwiseHead, PointwiseLift, checked_norm
-from operformer.operators.integral import BasisName, make_spectrum
-from operformer.operators.operator import Operator, constructor_settings
-from operformer.operators.patched import LastLayers, SmoothingName, check_patches, refuse_query
-from operformer.operators.patched_attention import Coefficients, FourierAttention, FourierValue
+from operformer.operators.integral import AnyBasis
+from operformer.operators.last import Last
+from operformer.operators.patched import ModalOperator, check_patches
+from operformer.operators.patched_attention import FourierAttention
 
 
-class FANO(Operator):
-    """G = T_out o E_L o T_in with attention between patches whose Q, K, V are Fourier integral operators.
+class FANO(ModalOperator):
+    """G = T_out o E_L o T_in with attention between patches of D, whose Q, K, V are Fourier integral operators.
 
-    Any grid will do: the partition belongs to D, and each patch has its own points and weights. ``n_modes`` = m keeps
-    |k_j| < m. Good values: patches of about 32 points along each axis, 9 modes, ``final_modes=64``, as in the paper;
-    ``periodic_extension`` or the cosine basis where patches are not periodic. One patch, all of D, has nothing to
-    attend to: attention is then W_MultiHead V, and ``n_heads`` changes nothing. ``isotropic`` kernels know no
-    direction of the unit cube that D is scaled to, have few weights and learn elliptic problems from few pairs; they
-    are not meant for flows. ``norm``, ``waves`` and ``adds_input`` are as in the TNO.
+    Takes any grid: the partition belongs to D, and each patch has its own points and weights. With one patch there is
+    nothing to attend to; use `SpectralOperator`.
+
+    Args:
+        n_patches: patches along each axis of D. Good value: patches of about 32 points along each axis.
+        n_modes: modes along each axis of a patch, |k_j| < n_modes; one number or one per axis. Good value: 9.
+        in_channels: components of the input function u.
+        out_channels: components of the output function z.
+        hidden_channels: width of the latent functions. Good values: 32 on a CPU, 128 in the paper.
+        n_layers: encoder layers. Good values: 4 to 6.
+        n_heads: attention heads; divides hidden_channels. Good values: 4 to 8.
+        basis: "fourier", "extended-fourier" or "cosine" where patches are not periodic, "legendre",
+            "isotropic-cosine" or "isotropic-fourier" for elliptic problems, or a value such as `Cosine()`.
+        last: last layers on all of D. 64 is the paper's `SpectralResidual(64)`, "dirichlet" is
+            `Smoothing("dirichlet")`; a tuple holds several, None none.
+        waves: sines and cosines of the position along each axis that the lift sees. Good values: 0 (the paper), 8.
+
+    Example:
+        >>> operator = FANO(n_patches=(2, 2), n_modes=4, in_channels=1, out_channels=1, hidden_channels=16)
+        >>> z = operator(torch.rand(3, 1, 32, 32), Grid.uniform((32, 32), kind="cells"))
+        >>> z.shape
+        torch.Size([3, 1, 32, 32])
     """
 
     def __init__(
@@ -36,47 +46,29 @@ class FANO(Operator):
         n_modes: int | Sequence[int],
         in_channels: int,
         out_channels: int,
+        *,
         hidden_channels: int = 128,
         n_layers: int = 6,
         n_heads: int = 8,
-        basis: BasisName = "fourier",
-        periodic_extension: bool = False,
-        final_modes: int = 0,
-        smoothing: SmoothingName = "none",
-        learnable_skips: bool = False,
-        norm: NormPlace = "after",
+        basis: AnyBasis | str = "fourier",
+        last: Last = None,
         waves: int = 0,
-        adds_input: bool = False,
-        isotropic: bool = False,
     ) -> None:
-        settings = constructor_settings(locals())
-        dim = len(check_patches(n_patches))
-        super().__init__(dim, in_channels, out_channels, settings)
-        check_heads(hidden_channels, n_heads)
-        self.n_patches = tuple(n_patches)
-        self.spectrum = make_spectrum(basis, periodic_extension, n_modes, n_patches, isotropic)
-        self.lift = PointwiseLift(in_channels, dim, hidden_channels, waves)
-        self.layers = nn.ModuleList(
-            EncoderLayer(
-                FourierAttention(hidden_channels, n_heads, self.spectrum)
-                if prod(n_patches) > 1
-                else FourierValue(hidden_channels, self.spectrum),
-                hidden_channels,
-                learnable_skips,
-                checked_norm(norm),
+        patches = check_patches(n_patches)
+        if prod(patches) == 1:
+            raise UsageError(
+                f"a FANO needs at least two patches to attend to: got n_patches={patches}; "
+                "use more patches, or SpectralOperator, which has no attention"
             )
-            for _ in range(n_layers)
+        check_heads(hidden_channels, n_heads)
+        super().__init__(
+            patches,
+            n_modes,
+            (in_channels, out_channels, hidden_channels),
+            n_layers,
+            basis,
+            last,
+            waves,
+            lambda spectrum: FourierAttention(hidden_channels, n_heads, spectrum),
         )
-        self.head = PointwiseHead(hidden_channels, out_channels, norm)
-        self.last = LastLayers(dim, out_channels, final_modes, smoothing)
-
-    def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
-        """The operator in normalised units; see `Operator.forward`."""
-        refuse_query(query, "FANO")
-        patches = make_patches(grid, self.n_patches)
-        transform = make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, u)
-        measure = Coefficients(transform, 1 / prod(self.n_patches), patches.is_present)
-        x = self.position(grid)
-        v = patches.split(self.lift(u.flatten(2).transpose(1, 2), x).unflatten(1, grid.shape))
-        z = read(self.head, self.layers, v, measure, x, patches.join)
-        return self.last(z, grid).movedim(-1, 1)
+        self.n_patches, self.n_heads = patches, n_heads

@@ -125,7 +125,7 @@ def mended_attention(
     query, key, value = (t.contiguous() for t in (query, key, value))
     every, every_sum = _fused(query, key, value, scale)
     group = (query, key.index_select(2, index), value.index_select(2, index), log_missing)
-    return _mending(query).take_away(*group, every, every_sum, most, scale, wide)
+    return _mending().take_away(*group, every, every_sum, most, scale, wide)
 
 
 @mended_attention.register_fake
@@ -147,7 +147,7 @@ def mended_attention_backward(
     told, out = gradient.to(query.dtype).contiguous(), average.to(query.dtype)
     to_query, to_key, to_value = _fused_backward(told, query, key, value, out, total, scale)
     group = (query, key.index_select(2, index), value.index_select(2, index), log_missing)
-    less = _mending(query).take_gradients_away(told, *group, average, total, to_query, key.shape[2], scale)
+    less = _mending().take_gradients_away(told, *group, average, total, to_query, key.shape[2], scale)
     for gradients, missing in zip((to_key, to_value), less, strict=True):
         gradients.index_add_(2, index, missing, alpha=-1)
     return to_query, to_key, to_value
@@ -161,12 +161,8 @@ def _(
     return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
 
 
-def _mending(query: Tensor) -> Any:
+def _mending() -> Any:
     """Who takes the sums over S away."""
-    if query.device.type == "cpu":
-        from operformer.operators import literal_mending
-
-        return literal_mending
     from operformer.kernels import mending
 
     return mending

@@ -13,22 +13,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import pad
 
 from operformer.kernels.head_projection import project_heads, project_heads_backward
 from operformer.kernels.patched_average import patched_average, patched_average_backward
 from operformer.kernels.pointwise_block import block_backward, block_forward, block_readout
-from operformer.kernels.small_heads import average_points
-from operformer.operators.attention import MultiHeadAttention, has_small_heads, with_bias
+from operformer.operators.attention import Measure, MultiHeadAttention, attend, for_heads
 from operformer.operators.encoder import EncoderLayer
-from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal
 from operformer.operators.fused_modes import (
     ALIGNED,
     grouped_weights,
     has_tables,
-    in_two_parts,
-    products,
-    tables,
     wide_product,
 )
 from operformer.operators.patched_attention import CommonPoints, FourierAttention, PatchedAttention
@@ -63,16 +58,14 @@ class _End:
 
 def _layer_kind(attention: Any, measure: Any) -> Callable[[EncoderLayer, Tensor, Tensor, _End], tuple[Tensor, Tensor]]:
     if isinstance(attention, FourierAttention):
-        analysis, synthesis = tables(attention.modes, measure.transform)
-        gram = products(attention.modes, measure.transform)
-        return partial(_fourier_layer, measure.volume, analysis.to(torch.float16), in_two_parts(synthesis), gram)
+        return partial(_fourier_layer, measure.volume, *measure.tables)
     if isinstance(attention, PatchedAttention):
         return partial(_patched_layer, measure)
     return partial(_pointwise_layer, measure)
 
 
 def _pointwise_layer(
-    log_weights: Tensor | NearlyEqual | None, layer: EncoderLayer, v: Tensor, v_half: Tensor, end: _End
+    measure: Measure, layer: EncoderLayer, v: Tensor, v_half: Tensor, end: _End
 ) -> tuple[Tensor, Tensor]:
     """Attention between the n points of v (batch, n, c)."""
     attention: Any = layer.attention
@@ -80,7 +73,7 @@ def _pointwise_layer(
     weights, biases, shift = _projection(attention, v_half)
     heads = project_heads(v_half, weights, biases, shift, layout[0], 1, 1, layout[2])
     query, key, value = heads.unflatten(0, (3, len(v), -1)).unbind(0)
-    average = _average_points(query, key, value, log_weights, attention.scale)
+    average = attend(query, key, value, for_heads(measure), attention.scale, wide=False).contiguous()
     parameters = _parameters(layer, merge=True)
     if end.readout is not None:
         return _read(v, average, shift, parameters, layout, end.readout)
@@ -152,24 +145,6 @@ def _projection(attention: Any, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         mean = flat[:, :: max(1, flat.shape[1] // SOME)].float().mean(1)
         shift = torch.addmm(attention.value.bias, mean, attention.value.weight.T)
     return weights, biases, shift
-
-
-def _average_points(
-    query: Tensor, key: Tensor, value: Tensor, log_weights: Tensor | NearlyEqual | None, scale: float
-) -> Tensor:
-    """`attend` with an output in half precision: (batch, heads, n, d_k) each."""
-    if isinstance(log_weights, NearlyEqual):
-        return attend_nearly_equal(query, key, value, log_weights, scale, wide=False)
-    if has_small_heads(query, value, log_weights, scale):
-        return average_points(query, key, value, log_weights, scale)
-    if log_weights is None:
-        return scaled_dot_product_attention(query, key, value, scale=scale).contiguous()
-    width = value.shape[-1]
-    logarithms = log_weights if log_weights.ndim == 1 else log_weights.unsqueeze(1)
-    query, key = with_bias(query * scale, key, logarithms)
-    query, key = (pad(t, (0, -t.shape[-1] % ALIGNED)) for t in (query, key))
-    value = pad(value, (0, query.shape[-1] - width))
-    return scaled_dot_product_attention(query, key, value, scale=1.0)[..., :width].contiguous()
 
 
 def _softmax(query: Tensor, key: Tensor, scale: float, patches: int) -> Tensor:
@@ -257,5 +232,5 @@ def takes(attention: Any, measure: Any) -> bool:
     if isinstance(attention, FourierAttention):
         return has_tables(measure.transform)
     if isinstance(attention, MultiHeadAttention):
-        return measure is None or isinstance(measure, Tensor | NearlyEqual)
+        return measure.index is None
     return isinstance(attention, PatchedAttention)

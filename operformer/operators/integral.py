@@ -6,21 +6,57 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
-from operformer.domain.basis import Basis, Cosine, ExtendedFourier, Fourier, Legendre
+from operformer.domain.basis import BASES, Basis, Cosine, Fourier
 from operformer.domain.fourier import make_modes, signed_sums
-from operformer.domain.patches import make_patches
-from operformer.domain.transform import Transform, make_transform
+from operformer.domain.transform import Transform
 from operformer.errors import UsageError
 from operformer.operators.encoder import two_layers
 
-BasisName = Literal["fourier", "cosine", "legendre"]
 MOST_MODES = 2**17
+
+
+@dataclass(frozen=True)
+class Isotropic:
+    """Integral kernels that know no direction: R(k) depends on |k| alone, in a basis of waves (isotropic.py).
+
+    They have few weights and learn elliptic problems from few samples. They are not meant for flows.
+
+    Args:
+        basis: `Cosine` for most problems on a box, `Fourier` for periodic ones.
+    """
+
+    basis: Basis = Cosine()  # noqa: RUF009  # a frozen value
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.basis, Cosine | Fourier):
+            found = getattr(self.basis, "name", repr(self.basis))
+            raise UsageError(f"Isotropic needs a basis of waves, Cosine() or Fourier(): got {found}")
+
+    @property
+    def plain(self) -> str:
+        """The name, as JSON holds it."""
+        return f"isotropic-{self.basis.name}"
+
+
+AnyBasis = Basis | Isotropic
+_NAMED: dict[str, AnyBasis] = {
+    **BASES,
+    **{basis.plain: basis for basis in (Isotropic(Cosine()), Isotropic(Fourier()))},
+}
+
+
+def read_basis(given: AnyBasis | str) -> AnyBasis:
+    """The basis that a constructor was given, as a value or by its name."""
+    if isinstance(given, Basis | Isotropic):
+        return given
+    if not isinstance(given, str) or given not in _NAMED:
+        raise UsageError(f"basis must be one of {', '.join(_NAMED)}, or such a value: got {given!r}")
+    return _NAMED[given]
 
 
 @dataclass(frozen=True)
@@ -140,21 +176,6 @@ class FourierIntegralOperator(nn.Module):
         return self.modes.gather(transform.analyse(v).flatten(0, 1))
 
 
-class SpectralResidual(nn.Module):
-    """z + W z, W a Fourier integral operator on all of D: the last layer of the experiments (64 modes, Section 6.2)."""
-
-    def __init__(self, dim: int, channels: int, n_modes: int) -> None:
-        super().__init__()
-        self.spectrum = Spectrum(Fourier(), (n_modes,) * dim)
-        self.operator = FourierIntegralOperator(self.spectrum, channels, channels)
-
-    def forward(self, z: Tensor, grid: Grid) -> Tensor:
-        """(batch, *shape, channels) -> the same."""
-        patches = make_patches(grid, (1,) * grid.dim)
-        transform = make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, z)
-        return z + patches.join(self.operator(patches.split(z), transform))
-
-
 class KernelIntegralOperator(nn.Module):
     """(W u)(x) = int_D kappa(x, y) u(y) dy, kappa a small network, by the grid's quadrature (Definition int_op).
 
@@ -186,28 +207,14 @@ def apply_kernel(
     return torch.einsum("ijrs,bjs->bir", kernel(x, y), weighted).unflatten(1, there.shape)
 
 
-def make_spectrum(
-    name: BasisName,
-    periodic_extension: bool,
-    n_modes: int | Sequence[int],
-    n_patches: Sequence[int],
-    isotropic: bool = False,
-) -> Spectrum:
-    """The spectrum of a patched operator, after its settings were compared with each other."""
+def make_spectrum(basis: AnyBasis, n_modes: int | Sequence[int], n_patches: Sequence[int]) -> Spectrum:
+    """The spectrum of an operator on congruent patches, after its settings were compared with each other."""
     dim = len(n_patches)
     modes = tuple(n_modes) if isinstance(n_modes, Sequence) else (n_modes,) * dim
     if len(modes) != dim:
         raise UsageError(f"n_modes must be one number or one for each of {dim} axes: got {n_modes}")
-    if any(not isinstance(m, int) or m < 1 for m in modes):
+    if any(not isinstance(m, int) or isinstance(m, bool) or m < 1 for m in modes):
         raise UsageError(f"n_modes must be at least 1, the mean of a patch, and whole: got {n_modes}")
-    bases: dict[str, Basis] = {"fourier": Fourier(), "cosine": Cosine(), "legendre": Legendre()}
-    if name not in bases:
-        raise UsageError(f"basis must be one of {', '.join(bases)}: got {name!r}")
-    if periodic_extension and name != "fourier":
-        raise UsageError(f'periodic_extension goes with basis="fourier": got {name!r}, which needs none')
-    if isotropic and name == "legendre":
-        raise UsageError('isotropic goes with basis="fourier" and "cosine": got "legendre", which has no wave numbers')
-    if isotropic and periodic_extension:
-        raise UsageError('isotropic does not go with periodic_extension: take basis="cosine", which is the same then')
-    sides = tuple(1 / count for count in n_patches) if isotropic else None
-    return Spectrum(ExtendedFourier() if periodic_extension else bases[name], modes, sides)
+    if isinstance(basis, Isotropic):
+        return Spectrum(basis.basis, modes, tuple(1 / count for count in n_patches))
+    return Spectrum(basis, modes)

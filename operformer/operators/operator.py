@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from safetensors.torch import save
@@ -16,6 +18,9 @@ from operformer.domain.box import Bounds
 from operformer.domain.ragged import is_point
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
+from operformer.operators.per_grid import PerGrid
+
+T = TypeVar("T")
 
 LARGEST_DEPTH = 256
 
@@ -23,14 +28,23 @@ LARGEST_DEPTH = 256
 class Operator(nn.Module, ABC):
     """A map between function spaces, u (batch, in_channels, *shape) on a grid to z (batch, out_channels, *shape).
 
-    The input is normalised by buffers that travel with the weights, and the output is brought back to physical units;
-    fresh from its constructor an operator has mean 0, scale 1 and the coordinates as they are. ``settings`` are the
-    constructor's arguments, from which `operformer.load` builds it again.
+    The input is normalised by buffers that travel with the weights, and the output is brought back to physical units.
+    Fresh from its constructor an operator has mean 0, scale 1 and the coordinates as they are.
+
+    Args:
+        dim: dimension d of the domain, 1, 2 or 3.
+        in_channels: components of u.
+        out_channels: components of z.
+        hidden_channels: width of the latent functions.
+        n_layers: layers.
     """
 
     is_pointwise: ClassVar[bool] = False  # between attentions: takes a query, and functions on points of their own
-    adds_input: bool = False  # what is learned is z - u
-    is_zero_at_boundary: bool = False  # what is learned, whatever the weights are; a mean added to it would not be
+    adds_input: ClassVar[bool] = False  # what is learned is z - u; see `Increment`
+    usual_kind: ClassVar[Literal["nodes", "periodic"]] = (
+        "nodes"  # of uniform grids: what suits it where nothing else is said
+    )
+    wrappers: ClassVar[tuple[str, ...]] = ()  # the names of the wrappers around it, the innermost first
 
     input_mean: Tensor
     input_scale: Tensor
@@ -39,24 +53,22 @@ class Operator(nn.Module, ABC):
     domain_lower: Tensor
     domain_extent: Tensor
 
-    def __init__(self, dim: int, in_channels: int, out_channels: int, settings: dict[str, Any]) -> None:
+    def __init__(self, dim: int, in_channels: int, out_channels: int, hidden_channels: int, n_layers: int) -> None:
         super().__init__()
         if dim not in (1, 2, 3) or not isinstance(dim, int) or isinstance(dim, bool):
             raise UsageError(f"dim must be 1, 2 or 3: got {dim!r}")
-        for name, value in settings.items():
-            if name.endswith("channels") or name == "n_layers":
-                _check_count(name, value, least=0 if name == "initial_channels" else 1)
-        if settings.get("n_layers", 1) > LARGEST_DEPTH:
-            raise UsageError(f"n_layers must be at most {LARGEST_DEPTH}: got {settings['n_layers']}")
+        check_count("in_channels", in_channels)
+        check_count("out_channels", out_channels)
+        check_count("hidden_channels", hidden_channels)
+        check_count("n_layers", n_layers)
+        if n_layers > LARGEST_DEPTH:
+            raise UsageError(f"n_layers must be at most {LARGEST_DEPTH}: got {n_layers}")
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
-        self.settings = settings
-        self.adds_input = settings.get("adds_input", False)
-        if not isinstance(self.adds_input, bool):
-            raise UsageError(f"adds_input must be true or false: got {self.adds_input!r}")
-        if self.adds_input and in_channels != out_channels:
-            raise UsageError(f"adds_input needs as many channels out as in: got {out_channels} and {in_channels}")
-        self.is_zero_at_boundary = settings.get("smoothing") == "dirichlet"
-        self.kind = type(self).__name__  # for files; sharding gives the object another class
+        self.hidden_channels, self.n_layers = hidden_channels, n_layers
+        self.partition = (1,) * dim  # patches along each axis of D; all of D is one
+        # For files; sharding gives the object another class.
+        self.kind, self._names = type(self).__name__, tuple(signature(type(self)).parameters)
+        self._per_grid = PerGrid()
         self.register_buffer("input_mean", torch.zeros(in_channels))
         self.register_buffer("input_scale", torch.ones(in_channels))
         self.register_buffer("output_mean", torch.zeros(out_channels))
@@ -68,22 +80,57 @@ class Operator(nn.Module, ABC):
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units, channels first, on values and grids that were checked."""
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments, kept under their names, as plain values for JSON."""
+        return {name: _plain(getattr(self, name)) for name in self._names}
+
+    @property
+    def n_parameters(self) -> int:
+        """The numbers that are learned."""
+        return sum(p.numel() for p in self.parameters())
+
+    @property
+    def is_zero_at_boundary(self) -> bool:
+        """Whether the learned output is zero at the boundary, whatever the weights; it then has no mean to be added."""
+        return False
+
+    def takes(self, grid: Grid) -> bool:
+        """Whether the operator can be applied on this grid."""
+        return True
+
+    def nearest(self, grid: Grid) -> Grid:
+        """The nearest grid that the operator takes; see `Resampled`."""
+        return grid
+
+    def least_sizes(self, least: int) -> tuple[int, ...]:
+        """Even sizes of a uniform grid, at least ``least``, whose half resolves every mode of the operator."""
+        return (2 * -(-least // 2),) * self.dim
+
     def forward(self, u: Tensor, grid: Grid | None = None, query: Grid | None = None) -> Tensor:
         """z on the points of ``grid``, or on those of ``query``.
 
-        None is equispaced nodes of the domain that the operator was trained on, the unit cube if it was not.
+        Args:
+            u: (batch, in_channels, *grid.shape), in the operator's dtype and on its device.
+            grid: where u is known; None is equispaced nodes of the domain the operator was trained on, the unit cube
+                if it was not trained. Keep the object: partitions and tables are made once per grid.
+            query: where z is wanted; None is the points of ``grid``.
+
+        Returns:
+            z (batch, out_channels, *shape), in physical units.
         """
         grid = self._checked(u, grid)
         if query is not None and query.dim != self.dim:
             raise UsageError(f"the query grid must have dimension {self.dim}: got {query.dim}")
-        if query is not None and self.adds_input:
-            raise UsageError("adds_input adds u where it is given: leave query= out")
         given = (u - _channelwise(self.input_mean, grid.n_axes)) / _channelwise(self.input_scale, grid.n_axes)
         z = self.transform(given, grid, query)
         n_axes = z.ndim - 2
         z = z * _channelwise(self.output_scale, n_axes) + _channelwise(self.output_mean, n_axes)
-        z = z + u if self.adds_input else z
         return z if grid.counts is None or query is not None else z.where(is_point(grid).to(z.device), 0.0)
+
+    def on(self, grid: Grid, make: Callable[[], T], name: str = "") -> T:
+        """What ``make`` makes of the grid for the operator's precision and device, once per grid."""
+        return self._per_grid.get(grid, (name, self.input_mean.dtype, self.input_mean.device), make)
 
     @property
     def bounds(self) -> Bounds:
@@ -96,9 +143,14 @@ class Operator(nn.Module, ABC):
 
         (N, d), or (batch, N, d) on a ragged grid.
         """
-        x = grid.points if grid.counts is not None else grid.points.reshape(-1, self.dim)
-        x = x.to(self.domain_lower.device)
+        x = self.on(grid, lambda: grid.points.to(self.domain_lower.device), "points")
+        x = x if grid.counts is not None else x.reshape(-1, self.dim)
         return ((x - self.domain_lower.double()) / self.domain_extent.double()).to(self.domain_lower.dtype)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What config.json holds: the class, the wrappers around it and the settings."""
+        return {"operator": self.kind, "wrappers": list(self.wrappers), "settings": self.settings}
 
     def save_pretrained(self, folder: str | Path, weights: Mapping[str, Tensor] | None = None) -> None:
         """Write ``model.safetensors`` and ``config.json``; nothing in them can run.
@@ -108,7 +160,7 @@ class Operator(nn.Module, ABC):
         folder = Path(folder)
         given = self.state_dict() if weights is None else weights
         write_bytes(folder / "model.safetensors", save({k: t.detach().cpu().contiguous() for k, t in given.items()}))
-        write_json(folder / "config.json", {"operator": self.kind, "settings": self.settings})
+        write_json(folder / "config.json", self.description)
 
     def _checked(self, u: Tensor, grid: Grid | None) -> Grid:
         """The grid of u, after both were compared with what the operator takes."""
@@ -133,7 +185,8 @@ class Operator(nn.Module, ABC):
                 f'u.to("{self.input_mean.device}", {self.input_mean.dtype})'
             )
         if grid is None:
-            return Grid.uniform(tuple(u.shape[2:]), self.bounds)
+            make = Grid.uniform if torch.compiler.is_compiling() else _uniform_grid
+            return make(tuple(u.shape[2:]), self.bounds)
         if tuple(u.shape[2:]) != grid.shape:
             axes = ", ".join(str(n) for n in grid.shape)
             raise UsageError(f"u must be (batch, {self.in_channels}, {axes}) on this grid: got {tuple(u.shape)}")
@@ -142,17 +195,25 @@ class Operator(nn.Module, ABC):
         return grid
 
 
-def constructor_settings(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a constructor, from its locals(), as plain values that JSON can hold."""
-    given = {name: value for name, value in arguments.items() if name not in ("self", "__class__")}
-    return {name: list(value) if isinstance(value, list | tuple) else value for name, value in given.items()}
+@lru_cache(maxsize=4)
+def _uniform_grid(shape: tuple[int, ...], bounds: Bounds) -> Grid:
+    """The grid of a call without one, the same object at each call, so that tables made for it serve again."""
+    return Grid.uniform(shape, bounds)
+
+
+def _plain(value: Any) -> Any:
+    """A constructor's argument as JSON holds it."""
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value.plain if hasattr(value, "plain") else value
 
 
 def _channelwise(values: Tensor, n_axes: int) -> Tensor:
     return values.reshape(-1, *[1] * n_axes)
 
 
-def _check_count(name: str, value: Any, least: int) -> None:
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Refuse what is not a whole number of at least ``least``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise UsageError(f"{name} must be a whole number of at least {least}: got {value!r}")
 

@@ -1,46 +1,94 @@
-"""What the two patched operators share: the check of their settings, and their last layers (Section 4.3)."""
+"""What the patched operators share: the check of their patches, and their last layers (Section 4.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
 from operformer.domain import Grid
+from operformer.domain.patches import Patches, make_patches
 from operformer.errors import UsageError
-from operformer.operators.integral import SpectralResidual
-from operformer.operators.smoothing import Smoothing
+from operformer.operators.composition import read
+from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift, attention_of
+from operformer.operators.integral import AnyBasis, Spectrum, make_spectrum, read_basis
+from operformer.operators.last import Last, LastLayer, Smoothing, make_last, read_last
+from operformer.operators.operator import Operator
+from operformer.operators.patched_attention import Coefficients
 
-SmoothingName = Literal["none", "periodic", "dirichlet", "neumann"]
+
+class PatchedOperator(Operator):
+    """An operator that ends with last layers on all of D, ``last_layers``, and answers on the points of its input."""
+
+    spectrum: Spectrum
+    last: tuple[LastLayer, ...]
+    last_layers: nn.ModuleList
+
+    @property
+    def is_zero_at_boundary(self) -> bool:
+        """Dirichlet smoothing is an expansion in sines."""
+        return Smoothing("dirichlet") in self.last
+
+    def least_sizes(self, least: int) -> tuple[int, ...]:
+        """Two points for each mode of a patch, and of the last layers on all of D."""
+        least = max([least, *(4 * layer.most_modes for layer in self.last)])
+        pairs = zip(self.partition, self.spectrum.n_modes, strict=True)
+        return tuple(2 * p * max(-(-least // (2 * p)), 2 * m) for p, m in pairs)
+
+    def finish(self, z: Tensor, grid: Grid) -> Tensor:
+        """The last layers, then channels first: (batch, *shape, channels) -> (batch, channels, *shape)."""
+        for layer in self.last_layers:
+            z = layer(z, grid)
+        return z.movedim(-1, 1)
+
+
+class ModalOperator(PatchedOperator):
+    """Lift and head at each point, layers between the coefficients of patches: FANO and SpectralOperator.
+
+    ``attention`` makes what a layer does between them.
+    """
+
+    def __init__(
+        self,
+        partition: tuple[int, ...],
+        n_modes: int | Sequence[int],
+        channels: tuple[int, int, int],  # in, out, hidden
+        n_layers: int,
+        basis: AnyBasis | str,
+        last: Last,
+        waves: int,
+        attention: Callable[[Spectrum], nn.Module],
+    ) -> None:
+        in_channels, out_channels, hidden_channels = channels
+        super().__init__(len(partition), in_channels, out_channels, hidden_channels, n_layers)
+        self.n_modes, self.waves, self.partition = n_modes, waves, partition
+        self.basis, self.last = read_basis(basis), read_last(last)
+        self.spectrum = make_spectrum(self.basis, n_modes, partition)
+        self.lift = PointwiseLift(in_channels, self.dim, hidden_channels, waves)
+        self.layers = nn.ModuleList(EncoderLayer(attention(self.spectrum), hidden_channels) for _ in range(n_layers))
+        self.head = PointwiseHead(hidden_channels, out_channels)
+        self.last_layers = make_last(self.last, self.dim, out_channels)
+
+    def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
+        """The operator in normalised units; see `Operator.forward`."""
+        refuse_query(query, self.kind)
+        patches, coefficients = self.on(grid, lambda: self._on(grid))
+        x = self.position(grid)
+        v = patches.split(self.lift(u.flatten(2).transpose(1, 2), x).unflatten(1, grid.shape))
+        return self.finish(read(self.head, self.layers, v, coefficients, x, patches.join), grid)
+
+    def _on(self, grid: Grid) -> tuple[Patches, Coefficients]:
+        patches = make_patches(grid, self.partition)
+        return patches, attention_of(self.layers).on(patches, self.input_mean)
 
 
 def check_patches(n_patches: Sequence[int]) -> tuple[int, ...]:
     """One positive number of patches for each of one, two or three axes."""
-    if isinstance(n_patches, int) or not 1 <= len(n_patches) <= 3:
+    if not isinstance(n_patches, Sequence) or isinstance(n_patches, str) or not 1 <= len(n_patches) <= 3:
         raise UsageError(f"n_patches must be one number for each axis, such as (4, 4): got {n_patches!r}")
     if any(not isinstance(count, int) or isinstance(count, bool) or count < 1 for count in n_patches):
         raise UsageError(f"n_patches must be at least 1 along each axis: got {tuple(n_patches)}")
     return tuple(n_patches)
-
-
-class LastLayers(nn.Module):
-    """z + W z with ``final_modes`` modes (0: without), then smoothing (Remark smoothing): either, both or neither."""
-
-    def __init__(self, dim: int, channels: int, final_modes: int, smoothing: SmoothingName) -> None:
-        super().__init__()
-        if final_modes < 0:
-            raise UsageError(f"final_modes must not be negative: got {final_modes}; 0 leaves the layer out")
-        if smoothing not in get_args(SmoothingName):
-            raise UsageError(f"smoothing must be one of {', '.join(get_args(SmoothingName))}: got {smoothing!r}")
-        self.residual = SpectralResidual(dim, channels, final_modes) if final_modes else None
-        self.smoothing = Smoothing(smoothing) if smoothing != "none" else None
-
-    def forward(self, z: Tensor, grid: Grid) -> Tensor:
-        """(batch, *shape, channels) -> the same."""
-        if self.residual is not None:
-            z = self.residual(z, grid)
-        return z if self.smoothing is None else self.smoothing(z, grid)
 
 
 def refuse_query(query: Grid | None, name: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor, nn
 
-from operformer.domain.transform import Transform
+from operformer.domain.patches import Patches, TensorPatches
+from operformer.domain.transform import Transform, make_transform
 from operformer.operators.attention import check_heads
 from operformer.operators.integral import ModeTables, Spectrum
 from operformer.operators.isotropic import make_mixing
@@ -72,6 +74,17 @@ class PatchedAttention(nn.Module):
         self.value = nn.Linear(channels, channels)
         self.merge = nn.Linear(channels, channels)
 
+    def on(self, patches: TensorPatches, like: Tensor) -> CommonPoints:
+        """What it needs of a partition whose patches have the same points, in the dtype and on the device of ``like``.
+
+        The weights of a patch sum to |D'|, D scaled to the unit cube.
+        """
+        weights = patches.axes[0].weights[0]
+        for axis in patches.axes[1:]:
+            weights = (weights.unsqueeze(-1) * axis.weights[0]).flatten()
+        volume = 1 / prod(patches.n_patches)
+        return CommonPoints((volume * weights).to(like), volume, patches.is_even)
+
     def forward(self, v: Tensor, measure: CommonPoints, source: Tensor | None = None) -> Tensor:
         """Attention of the patches of v to each other, or to those of ``source``, on points they have in common."""
         source = v if source is None else source
@@ -86,10 +99,10 @@ class PatchedAttention(nn.Module):
         return t.flatten(2, -2).unflatten(-1, (self.n_heads, -1)).permute(0, 3, 1, 2, 4)
 
 
-class FourierValue(nn.Module):
-    """W_MultiHead V, V a Fourier integral operator (Section 4.4): attention where D is the only patch to attend to.
+class SpectralMap(nn.Module):
+    """W V, V a Fourier integral operator on each patch and W a matrix at each point: a layer without attention.
 
-    W_MultiHead commutes with synthesis, so that it acts on the coefficients that V makes, the kept modes alone.
+    W commutes with synthesis, so it acts on the coefficients that V makes, the kept modes alone.
     """
 
     def __init__(self, channels: int, spectrum: Spectrum, maps: int = 1) -> None:
@@ -98,6 +111,11 @@ class FourierValue(nn.Module):
         self.modes = ModeTables(spectrum)
         self.mixing = make_mixing(spectrum, channels, maps * channels)
         self.merge = nn.Linear(channels, channels)
+
+    def on(self, patches: Patches, like: Tensor) -> Coefficients:
+        """What it needs of a partition, in the dtype and on the device of ``like``."""
+        transform = make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, like)
+        return Coefficients(transform, 1 / prod(patches.n_patches), patches.is_present)
 
     def forward(self, v: Tensor, measure: Coefficients, source: Tensor | None = None) -> Tensor:
         """What the patches of v (batch, P, *points, c) get from each other, or from those of ``source``."""
@@ -115,7 +133,7 @@ class FourierValue(nn.Module):
         return self.mixing(self.modes.gather(transform.analyse(v).flatten(0, 1)))
 
 
-class FourierAttention(FourierValue):
+class FourierAttention(SpectralMap):
     """Multi-head patched attention whose Q, K, V are Fourier integral operators (Section 4.4), in coefficient space.
 
     Q, K and V see and make only the kept modes; the inner product of L2(D') is a dot product of coefficients

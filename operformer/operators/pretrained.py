@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -13,11 +16,14 @@ from operformer.errors import DataError, ResourceError, UsageError
 from operformer.files import check_file, read_bytes, read_json
 from operformer.operators.baselines import AFNO, FNO, GalerkinTransformer
 from operformer.operators.codomain import CodomainNO
+from operformer.operators.earlier import today, today_names
 from operformer.operators.fano import FANO
 from operformer.operators.operator import Operator
+from operformer.operators.spectral import SpectralOperator
 from operformer.operators.tno import TNO, UniversalTNO
 from operformer.operators.transformer import Transformer
 from operformer.operators.vitno import ViTNO
+from operformer.operators.wrappers import WRAPPERS
 from operformer.settings import choose, construct
 
 OPERATORS: dict[str, type[Operator]] = {
@@ -25,6 +31,7 @@ OPERATORS: dict[str, type[Operator]] = {
     "UniversalTNO": UniversalTNO,
     "ViTNO": ViTNO,
     "FANO": FANO,
+    "SpectralOperator": SpectralOperator,
     "Transformer": Transformer,
     "CodomainNO": CodomainNO,
     "FNO": FNO,
@@ -42,22 +49,51 @@ SHIPPED = Path(__file__).parents[1] / "models"  # NAME/config.json, model.safete
 def load(folder: str | Path) -> Operator:
     """The operator that `Operator.save_pretrained` wrote to a folder, in evaluation mode, on the CPU.
 
-    A name of `shipped_names` is that model of the library, unless there is a folder of that name.
+    Args:
+        folder: the folder, or the name of a model that comes with the library, unless there is a folder of that name.
+            `operformer models` lists them.
+
+    Returns:
+        The operator; physical units in and out.
+
+    Example:
+        >>> operator = load("lorenz-tno")
+        >>> operator(torch.rand(3, 1, 101), Grid.uniform(101, bounds=[(0.0, 2.0)])).shape
+        torch.Size([3, 1, 101])
     """
     folder = _place(folder)
     if not (folder / "config.json").is_file() and (folder / "operator" / "config.json").is_file():
         raise DataError(f"{folder} is the folder of a run; its operator is in {folder / 'operator'}")
+    config = _read_config(folder / "config.json")
     # Without memory first: a file may describe more than it holds.
     with torch.device("meta"):
-        described = _build(folder / "config.json")
+        described = _build(config, folder / "config.json")
     path = folder / "model.safetensors"
-    _check_shapes({name: tuple(t.shape) for name, t in described.state_dict().items()}, tensor_shapes(path), path)
+    is_earlier = "wrappers" not in config
+    _check_shapes(described, tensor_shapes(path), path, is_earlier)
     weights = read_tensors(path)
-    _check_weights(weights, path)
+    if is_earlier:
+        weights = today_names(weights, len(described.wrappers))
+    kind = _checked_kind(weights, path)
     with torch.random.fork_rng(devices=[]):  # first weights are drawn on the CPU, and not kept
-        operator = _build(folder / "config.json")
-    operator.to(weights["input_mean"].dtype).load_state_dict(weights)
+        operator = _build(config, folder / "config.json")
+    operator.to(kind).load_state_dict(weights)
     return operator.eval()
+
+
+def make_operator(settings: Mapping[str, Any], where: str, **fixed: Any) -> Operator:
+    """A fresh operator from plain values: ``name``, ``wrappers`` if it has any, and its constructor's settings.
+
+    ``fixed`` are settings that something else decides, used if the constructor has them; ``where`` is for messages.
+    """
+    values = dict(settings)
+    name, values, wrappers = today(values.pop("name", None), values)
+    make = choose(OPERATORS, name, f"{where}.name")
+    known = signature(make).parameters
+    operator = construct(make, values, where, **{key: value for key, value in fixed.items() if key in known})
+    for wrapper in wrappers:
+        operator = choose(WRAPPERS, wrapper, f"{where}.wrappers")(operator)
+    return operator
 
 
 def shipped_names() -> list[str]:
@@ -96,30 +132,39 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         raise DataError(f"{path} is damaged ({error}); restore it from a copy") from None
 
 
-def _build(path: Path) -> Operator:
+def _read_config(path: Path) -> dict[str, Any]:
     config = read_json(path)
-    name = config.get("operator") if isinstance(config, dict) else None
+    if not isinstance(config, dict) or not isinstance(config.get("settings"), dict):
+        raise DataError(f"{path} describes no operator: it has no settings; restore it from a copy")
+    return config
+
+
+def _build(config: dict[str, Any], path: Path) -> Operator:
     try:
-        make = choose(OPERATORS, name, "operator")
-        return construct(make, config["settings"], "settings")
+        described = {"wrappers": config.get("wrappers", ()), **config["settings"], "name": config.get("operator")}
+        return make_operator(described, "settings")
     except ResourceError:  # a package that is not installed is not the file's fault
         raise
     except (UsageError, TypeError, KeyError, AttributeError, ValueError, RuntimeError) as error:
         raise DataError(f"{path} describes no operator: {error}") from None
 
 
-def _check_shapes(expected: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]], path: Path) -> None:
+def _check_shapes(described: Operator, found: dict[str, tuple[int, ...]], path: Path, is_earlier: bool) -> None:
+    expected = {name: tuple(t.shape) for name, t in described.state_dict().items()}
+    if is_earlier:
+        found = today_names(found, len(described.wrappers))
     if expected != found:
         wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
         raise DataError(f"{path} does not fit its config.json: {wrong[0]} and {len(wrong) - 1} more differ")
 
 
-def _check_weights(weights: dict[str, Tensor], path: Path) -> None:
-    """Finite numbers of the normalisation's kind; where that is float32, weights may have been stored in float16."""
-    kind = weights["input_mean"].dtype
+def _checked_kind(weights: dict[str, Tensor], path: Path) -> torch.dtype:
+    """The normalisation's kind of numbers, after all were compared with it; float32 may be stored in float16."""
+    kind = next(tensor.dtype for name, tensor in weights.items() if name.endswith("input_mean"))
     for name, tensor in weights.items():
         is_stored_half = tensor.dtype == torch.float16 and kind == torch.float32
         if kind not in DTYPES or not (tensor.dtype == kind or is_stored_half):
             raise DataError(f"{path} holds {tensor.dtype} in {name}, where one kind of numbers belongs; restore it")
         if not bool(torch.isfinite(tensor).all()):
             raise DataError(f"{path} holds a value in {name} that is not finite; restore it from a copy")
+    return kind

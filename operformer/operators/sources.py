@@ -12,12 +12,12 @@ from torch import Tensor
 
 from operformer.domain import Grid
 from operformer.errors import UsageError
-from operformer.operators.attention import Sources, log_density
+from operformer.operators.attention import Measure, log_density
 
 LEAST_PER_AXIS = 4  # what a cubic needs
 
 
-def choose_sources(grid: Grid, most: int) -> Sources:
+def choose_sources(grid: Grid, most: int) -> Measure:
     """At most ``most`` of the points, and weights W with sum_j W_j f(y_j) near sum_i w_i f(x_i) for smooth f.
 
     On tensor products some points of each axis: the difference is of fourth order in their spacing. Of scattered points
@@ -27,14 +27,14 @@ def choose_sources(grid: Grid, most: int) -> Sources:
         raise UsageError(f"sources chooses points of one grid: got {grid}; set operator.sources = None")
     if grid.axes is None:
         index, weights = _of_boxes(grid, most)
-        return Sources(index, log_density(weights))
+        return Measure(log_density(weights), index=index)
     index = torch.zeros(1, dtype=torch.long, device=grid.weights.device)
     weights = torch.ones(1, dtype=torch.float64, device=grid.weights.device)
     for axis, axis_weights, m in zip(grid.axes, grid.axis_weights, shares(most, grid.shape), strict=True):
         chosen, chosen_weights = thin_axis(axis, axis_weights, m)
         index = (index.unsqueeze(-1) * len(axis) + chosen).flatten()
         weights = (weights.unsqueeze(-1) * chosen_weights).flatten()
-    return Sources(index, log_density(weights))
+    return Measure(log_density(weights), index=index)
 
 
 def check_sources(sources: int | None, dim: int) -> None:

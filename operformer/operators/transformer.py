@@ -6,8 +6,8 @@ from torch import Tensor
 
 from operformer.domain import Grid
 from operformer.domain.ragged import is_point
-from operformer.operators.attention import log_density
-from operformer.operators.operator import Operator, constructor_settings
+from operformer.operators.attention import Measure, log_density
+from operformer.operators.operator import Operator
 from operformer.operators.tno import apply_pointwise, pointwise_network
 
 
@@ -26,15 +26,16 @@ class Transformer(Operator):
         in_channels: int,
         out_channels: int,
         hidden_channels: int = 128,
+        *,
         n_layers: int = 6,
         n_heads: int = 8,
     ) -> None:
-        settings = constructor_settings(locals())
-        super().__init__(dim, in_channels, out_channels, settings)
-        self.network = pointwise_network(dim, in_channels, out_channels, hidden_channels, n_layers, n_heads)
+        super().__init__(dim, in_channels, out_channels, hidden_channels, n_layers)
+        self.n_heads = n_heads
+        self.network = pointwise_network(self, n_heads)
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
         # On a ragged grid every point counts the same, and what was added does not.
-        log_weights = None if grid.counts is None else log_density(is_point(grid).squeeze(1))
-        return apply_pointwise(self.network, self, u, grid, query, log_weights)
+        measure = Measure(None if grid.counts is None else log_density(is_point(grid).squeeze(1)))
+        return apply_pointwise(self.network, self, u, grid, query, measure)

@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
-from operformer.domain.interpolation import interpolate
 from operformer.domain.patches import TensorPatches, make_patches
 from operformer.domain.transform import Transform, make_transform
 from operformer.errors import UsageError
-from operformer.operators.attention import check_heads
 from operformer.operators.composition import can_fuse, read
-from operformer.operators.encoder import EncoderLayer, NormPlace, PointwiseHead, checked_norm, make_waves
+from operformer.operators.encoder import EncoderLayer, PointwiseHead, attention_of, make_waves
 from operformer.operators.fused_modes import has_tables, lifted
-from operformer.operators.integral import BasisName, FourierIntegralOperator, make_spectrum
-from operformer.operators.operator import Operator, constructor_settings
-from operformer.operators.patched import LastLayers, SmoothingName, check_patches, refuse_query
+from operformer.operators.integral import AnyBasis, FourierIntegralOperator, Isotropic, make_spectrum, read_basis
+from operformer.operators.last import Last, make_last, read_last
+from operformer.operators.patched import PatchedOperator, check_patches, refuse_query
 from operformer.operators.patched_attention import CommonPoints, PatchedAttention
 
 
-class ViTNO(Operator):
-    """G = T_out o E_L o T_in: the lift is a Fourier integral operator on patches, Q, K, V are pointwise.
+class ViTNO(PatchedOperator):
+    """G = T_out o E_L o T_in with attention between patches of D, lifted by a Fourier integral operator on each.
 
-    Patches are compared point by point, so every patch needs the same points: cells and periodic grids whose size the
-    number of patches divides, and nodes where it divides the number of intervals. With ``resample`` other grids are
-    interpolated to cells of the nearest such size, and the output back. Good values: patches of about 32 points along
-    each axis, 12 modes, ``final_modes=64``, as in the paper. ``norm``, ``waves`` and ``adds_input`` are as in the TNO.
+    Q, K, V are pointwise and patches are compared point by point, so every patch needs the same points: cells and
+    periodic grids whose size the number of patches divides, and nodes where it divides the number of intervals.
+    `Resampled(operator)` takes other grids, too.
+
+    Args:
+        n_patches: patches along each axis of D. Good value: patches of about 32 points along each axis.
+        n_modes: modes of the lift along each axis of a patch, |k_j| < n_modes. Good values: 8 to 12.
+        in_channels: components of the input function u.
+        out_channels: components of the output function z.
+        hidden_channels: width of the latent functions. Good value: 128.
+        n_layers: encoder layers. Good value: 6.
+        n_heads: attention heads; divides hidden_channels. Good value: 8.
+        basis: of the lift, as in `FANO`; not isotropic.
+        last: last layers on all of D, as in `FANO`. 64 is the paper's.
+        waves: sines and cosines of the position along each axis that the lift sees. Good values: 0 (the paper), 8.
+
+    Example:
+        >>> operator = ViTNO(n_patches=(2, 2), n_modes=4, in_channels=1, out_channels=1, hidden_channels=16)
+        >>> z = operator(torch.rand(3, 1, 32, 32), Grid.uniform((32, 32), kind="cells"))
+        >>> z.shape
+        torch.Size([3, 1, 32, 32])
     """
 
     def __init__(
@@ -38,60 +52,57 @@ class ViTNO(Operator):
         n_modes: int | Sequence[int],
         in_channels: int,
         out_channels: int,
+        *,
         hidden_channels: int = 128,
         n_layers: int = 6,
         n_heads: int = 8,
-        basis: BasisName = "fourier",
-        periodic_extension: bool = False,
-        final_modes: int = 0,
-        smoothing: SmoothingName = "none",
-        learnable_skips: bool = False,
-        resample: bool = False,
-        norm: NormPlace = "after",
+        basis: AnyBasis | str = "fourier",
+        last: Last = None,
         waves: int = 0,
-        adds_input: bool = False,
     ) -> None:
-        settings = constructor_settings(locals())
-        dim = len(check_patches(n_patches))
-        super().__init__(dim, in_channels, out_channels, settings)
-        check_heads(hidden_channels, n_heads)
-        self.n_patches, self.resample = tuple(n_patches), resample
-        self.spectrum = make_spectrum(basis, periodic_extension, n_modes, n_patches)
-        self.lift = FourierIntegralOperator(self.spectrum, in_channels + dim, hidden_channels)
-        self.waves = make_waves(dim, hidden_channels, waves)
+        patches = check_patches(n_patches)
+        super().__init__(len(patches), in_channels, out_channels, hidden_channels, n_layers)
+        self.n_patches = self.partition = patches
+        self.n_modes, self.n_heads, self.waves = n_modes, n_heads, waves
+        self.basis, self.last = read_basis(basis), read_last(last)
+        if isinstance(self.basis, Isotropic):
+            raise UsageError(f"the lift of a ViTNO has no isotropic form: got {self.basis.plain}; use a FANO")
+        self.spectrum = make_spectrum(self.basis, n_modes, patches)
+        self.lift = FourierIntegralOperator(self.spectrum, in_channels + self.dim, hidden_channels)
+        self.positions = make_waves(self.dim, hidden_channels, waves)
         self.layers = nn.ModuleList(
-            EncoderLayer(
-                PatchedAttention(hidden_channels, n_heads), hidden_channels, learnable_skips, checked_norm(norm)
-            )
-            for _ in range(n_layers)
+            EncoderLayer(PatchedAttention(hidden_channels, n_heads), hidden_channels) for _ in range(n_layers)
         )
-        self.head = PointwiseHead(hidden_channels, out_channels, norm)
-        self.last = LastLayers(dim, out_channels, final_modes, smoothing)
+        self.head = PointwiseHead(hidden_channels, out_channels)
+        self.last_layers = make_last(self.last, self.dim, out_channels)
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
         refuse_query(query, "ViTNO")
-        if self._takes(grid):
-            return self.last(self._on_patches(u, grid), grid).movedim(-1, 1)
-        if not self.resample:
-            raise UsageError(self._refusal(grid))
-        cells = Grid.uniform(self._nearest(self._sizes(grid)), grid.bounds, kind="cells").to(grid.points.device)
-        z = self._on_patches(interpolate(u, grid, cells), cells)
-        return self.last(interpolate(z.movedim(-1, 1), cells, grid).movedim(1, -1), grid).movedim(-1, 1)
-
-    def _on_patches(self, u: Tensor, grid: Grid) -> Tensor:
-        """Lift, encoder and head, to (batch, *shape, out_channels)."""
-        patches = make_patches(grid, self.n_patches)
-        transform = make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, u)
+        patches, transform, points = self.on(grid, lambda: self._on(grid))
         x = self.position(grid).unflatten(0, grid.shape)
         u_in = torch.cat([u.movedim(1, -1), x.expand(u.shape[0], *x.shape)], -1)
         v = self._lifted(patches.split(u_in), transform)
-        if self.waves is not None:
-            v = v + patches.split(self.waves(x).unsqueeze(0))
-        volume = 1 / prod(self.n_patches)
-        has_equal_weights = isinstance(patches, TensorPatches) and patches.is_even
-        measure = CommonPoints(volume * _common_weights(patches).to(u), volume, has_equal_weights)
-        return read(self.head, self.layers, v, measure, x, patches.join)
+        if self.positions is not None:
+            v = v + patches.split(self.positions(x).unsqueeze(0))
+        return self.finish(read(self.head, self.layers, v, points, x, patches.join), grid)
+
+    def _on(self, grid: Grid) -> tuple[TensorPatches, Transform, CommonPoints]:
+        patches = make_patches(grid, self.n_patches) if self.takes(grid) else None
+        if not isinstance(patches, TensorPatches):
+            raise UsageError(self._refusal(grid))
+        transform = make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, self.input_mean)
+        return patches, transform, attention_of(self.layers).on(patches, self.input_mean)
+
+    def takes(self, grid: Grid) -> bool:
+        """Whether all patches have the same points on this grid."""
+        if grid.kind in ("cells", "periodic"):
+            return all(n % count == 0 for n, count in zip(grid.shape, self.n_patches, strict=True))
+        return grid.kind == "nodes" and all((n - 1) % p == 0 for n, p in zip(grid.shape, self.n_patches, strict=True))
+
+    def nearest(self, grid: Grid) -> Grid:
+        """Cells of the nearest sizes that the patches divide."""
+        return Grid.uniform(self._nearest(grid.sizes), grid.bounds, kind="cells")
 
     def _lifted(self, u: Tensor, transform: Transform) -> Tensor:
         """T_in on patches, by a half-precision kernel where the layers have one, too."""
@@ -102,31 +113,12 @@ class ViTNO(Operator):
             return lifted(self.lift.coefficients(u, transform), mixing, self.lift.modes, transform, u.shape[1])
         return self.lift(u, transform)
 
-    def _takes(self, grid: Grid) -> bool:
-        if grid.kind in ("cells", "periodic"):
-            return all(n % count == 0 for n, count in zip(grid.shape, self.n_patches, strict=True))
-        return grid.kind == "nodes" and all((n - 1) % p == 0 for n, p in zip(grid.shape, self.n_patches, strict=True))
-
-    def _sizes(self, grid: Grid) -> tuple[int, ...]:
-        """The points along each axis, as many as the root of their number where they are scattered."""
-        return grid.shape if grid.axes is not None else (round(grid.shape[0] ** (1 / self.dim)),) * self.dim
-
     def _nearest(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """The nearest sizes that the patches divide, two intervals or more in each."""
         return tuple(max(2, round(n / count)) * count for n, count in zip(sizes, self.n_patches, strict=True))
 
     def _refusal(self, grid: Grid) -> str:
         asked = f"ViTNO compares patches point by point and cannot split {grid} into {self.n_patches} patches"
-        cells = " x ".join(map(str, self._nearest(self._sizes(grid))))
-        nodes = " x ".join(str(n + 1) for n in self._nearest(tuple(n - 1 for n in self._sizes(grid))))
-        return f"{asked}; use {cells} cells, {nodes} nodes, resample=True, or a FANO, which takes any grid"
-
-
-def _common_weights(patches: object) -> Tensor:
-    """The weights of the points that every patch has (M,); they sum to 1."""
-    if not isinstance(patches, TensorPatches):
-        raise TypeError("scattered points have no common weights")
-    weights = patches.axes[0].weights[0]
-    for axis in patches.axes[1:]:
-        weights = (weights.unsqueeze(-1) * axis.weights[0]).flatten()
-    return weights
+        cells = " x ".join(map(str, self._nearest(grid.sizes)))
+        nodes = " x ".join(str(n + 1) for n in self._nearest(tuple(n - 1 for n in grid.sizes)))
+        return f"{asked}; use {cells} cells, {nodes} nodes, Resampled(operator), or a FANO, which takes any grid"

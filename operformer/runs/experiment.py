@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from inspect import signature
 from typing import Any
 
 import torch
@@ -13,11 +12,12 @@ import torch
 from operformer.data.store import Imported
 from operformer.errors import OperformerError, ResourceError, UsageError
 from operformer.operators import Operator
-from operformer.operators.pretrained import OPERATORS
+from operformer.operators.earlier import today
+from operformer.operators.pretrained import make_operator
 from operformer.problems import Problem
 from operformer.problems.catalogue import PROBLEMS, describe, problem_of
 from operformer.problems.problem import check_seed
-from operformer.settings import check_name, choose, construct
+from operformer.settings import check_name, construct
 from operformer.training.recipe import Training
 
 MOST_PAIRS = 10**8
@@ -68,18 +68,15 @@ class Experiment:
 
     def make_operator(self) -> Operator:
         """A fresh operator; its first weights follow from the training's seed."""
-        settings = dict(self.operator)
-        make = choose(OPERATORS, settings.pop("name", None), "operator.name")
-        known = {"in_channels": self.problem.in_channels, "out_channels": self.problem.out_channels}
-        dim = len(self.problem.bounds)
-        if "dim" in signature(make).parameters:
-            known["dim"] = dim
+        problem, dim = self.problem, len(self.problem.bounds)
         with torch.random.fork_rng():
             torch.manual_seed(self.training.seed)
-            operator = construct(make, settings, "operator", **known)
+            operator = make_operator(
+                self.operator, "operator", in_channels=problem.in_channels, out_channels=problem.out_channels, dim=dim
+            )
         if operator.dim != dim:
             raise UsageError(
-                f"the operator has {operator.dim} axes, the problem {dim}; give operator.n_patches as many"
+                f"the operator has {operator.dim} axes, the problem {dim}; give one number per axis of the problem"
             )
         return operator
 
@@ -108,13 +105,19 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
     experiment = Experiment(
         name=name,
         problem=problem_of(mapping.get("problem", {}), KINDS),
-        operator={"name": "TNO"} | dict(mapping.get("operator", {})),
+        operator=_operator(mapping.get("operator", {})),
         data=construct(Data, mapping.get("data", {}), "data"),
         training=construct(Training, mapping.get("training", {}), "training"),
     )
     _check_operator(experiment)
     _check_resolutions(experiment)
     return experiment
+
+
+def _operator(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The operator's table under today's names, the wrappers in it only if there are any."""
+    name, settings, wrappers = today(given.get("name", "TNO"), {key: given[key] for key in given if key != "name"})
+    return {"name": name, **settings} | ({"wrappers": wrappers} if wrappers else {})
 
 
 def _check_operator(experiment: Experiment) -> None:

@@ -18,7 +18,6 @@ from operformer.evaluation.errors import Evaluation
 from operformer.evaluation.rollout import Rollout
 from operformer.files import read_json, write_json
 from operformer.operators import load
-from operformer.operators.counting import count_parameters
 from operformer.runs.experiment import Experiment, parse
 from operformer.runs.provenance import note_seconds, read_provenance, read_seconds, write_provenance
 from operformer.runs.records import read_evaluations, read_rollout
@@ -61,7 +60,7 @@ def read_run(folder: Path) -> Run:
     if not (folder / "evaluation.json").is_file():
         raise DataError(f"{folder} is not evaluated; run: operformer evaluate {folder}")
     evaluations = read_evaluations(folder / "evaluation.json")
-    parameters = count_parameters(load(folder / "operator"))
+    parameters = load(folder / "operator").n_parameters
     # A link to nowhere is damage, too.
     rollout = read_rollout(folder / "rollout.json") if lexists(folder / "rollout.json") else None
     metrics, clock, made = read_metrics(folder / "metrics.jsonl"), read_seconds(folder), read_provenance(folder)

@@ -21,16 +21,21 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from operformer.domain.basis import Legendre
 from operformer.domain.grid import UniformKind, symbolic_grid
 from operformer.errors import ResourceError, UsageError
 from operformer.files import write_bytes
 from operformer.operators.fano import FANO
+from operformer.operators.last import Smoothing
 from operformer.operators.operator import Operator
+from operformer.operators.patched import PatchedOperator
+from operformer.operators.spectral import SpectralOperator
 from operformer.operators.tno import TNO, UniversalTNO
 from operformer.operators.transformer import Transformer
 from operformer.operators.vitno import ViTNO
+from operformer.operators.wrappers import Wrapper
 
-EXPORTED = (TNO, UniversalTNO, Transformer, ViTNO, FANO)
+EXPORTED = (TNO, UniversalTNO, Transformer, ViTNO, FANO, SpectralOperator)
 MOST = 2**16  # points of a patch along an axis, and functions in a batch
 # The batch and the points of a patch along each axis while the graph is made; primes, which divide nothing by chance.
 TRACED_BATCH, TRACED = 3, (11, 13, 7)
@@ -66,16 +71,18 @@ class OnUniformGrids(nn.Module):
 
     def example(self) -> Tensor:
         """An input to make the graph with."""
-        sizes = [count * m + self._shared(count) for count, m in zip(self._n_patches, TRACED, strict=False)]
+        sizes = [count * m + self._shared(count) for count, m in zip(self.operator.partition, TRACED, strict=False)]
         return self.operator.input_mean.new_zeros(TRACED_BATCH, self.operator.in_channels, *sizes)
 
     def dynamic_shapes(self) -> dict[str, dict[int, Any]]:
         """Which sizes are free: the batch, and along each axis the points of a patch."""
         shapes: dict[int, Any] = {0: Dim("batch", min=1, max=MOST)}
-        is_smooth = self.operator.settings.get("smoothing", "none") != "none"  # which keeps the modes of all points
-        for axis, count in enumerate(self._n_patches):
+        last = getattr(self.operator, "last", ())
+        is_smooth = any(isinstance(layer, Smoothing) for layer in last)  # which keeps the modes of all points
+        is_patched = isinstance(_inside(self.operator), PatchedOperator)
+        for axis, count in enumerate(self.operator.partition):
             # The modes of a patch of nodes are those of its intervals, and one interval is a case of its own.
-            is_one_patch_of_nodes = self.kind == "nodes" and count == 1 and hasattr(self.operator, "n_patches")
+            is_one_patch_of_nodes = self.kind == "nodes" and count == 1 and is_patched
             points = Dim(f"n{axis}", min=3 if is_smooth or is_one_patch_of_nodes else 2, max=MOST)
             shapes[2 + axis] = count * points + self._shared(count) if count > 1 else points
         return {"u": shapes}
@@ -84,24 +91,28 @@ class OnUniformGrids(nn.Module):
         """The node that ends an axis, which several patches of equally many intervals leave over."""
         return int(self.kind == "nodes" and count > 1)
 
-    @property
-    def _n_patches(self) -> tuple[int, ...]:
-        return getattr(self.operator, "n_patches", (1,) * self.operator.dim)
-
 
 def _refuse(operator: Operator, kind: UniformKind) -> None:
     """What a graph cannot hold, in one line."""
-    name = type(operator).__name__
-    if not isinstance(operator, EXPORTED):
-        raise UsageError(f"{', '.join(kind.__name__ for kind in EXPORTED)} can be exported: got {name}")
+    inside = _inside(operator)
+    if not isinstance(inside, EXPORTED):
+        names = ", ".join(kind.__name__ for kind in EXPORTED)
+        raise UsageError(f"{names} can be exported: got {type(inside).__name__}")
     if kind not in get_args(UniformKind):
         raise UsageError(f"kind must be one of {', '.join(get_args(UniformKind))}: got {kind!r}")
     if getattr(operator, "sources", None) is not None:
         raise UsageError("sources are chosen by looking at the points, which a graph cannot; set operator.sources=None")
     if getattr(operator, "initial_channels", 0) and kind == "cells":
         raise UsageError("the initial condition needs a point at the start of D, and cells have none; use nodes")
-    if isinstance(operator, FANO | ViTNO) and operator.settings["basis"] == "legendre":
+    if isinstance(inside, PatchedOperator) and isinstance(inside.spectrum.basis, Legendre):
         raise UsageError("the modes of a Legendre basis depend on the number of points by a root; it is not exported")
+
+
+def _inside(operator: Operator) -> Operator:
+    """The operator inside of all wrappers."""
+    while isinstance(operator, Wrapper):
+        operator = operator.operator
+    return operator
 
 
 def _traced(module: OnUniformGrids) -> ExportedProgram:

@@ -57,7 +57,7 @@ def carry_normalizers(operator: Operator, processor: Any) -> None:
     """
     if operator.adds_input:
         raise UsageError(
-            "an operator that adds its input adds it in the processor's units: train it without adds_input"
+            "an Increment adds its input in the processor's units: train the operator inside without the wrapper"
         )
     (mean, scale), (out_mean, out_scale) = (
         _normalisation(getattr(processor, name, None), getattr(operator, channels), name)

@@ -147,8 +147,7 @@ def load_checkpoint(folder: Path, state: State) -> Progress | None:
     most = 2**22 + 64 * sum(tensor.numel() for tensor in operator.state_dict().values())
     record = _checked_record(last, most)
     stored = load(last)
-    is_same = stored.settings == operator.settings and stored.input_mean.dtype == operator.input_mean.dtype
-    if not is_same or stored.kind != operator.kind:
+    if stored.description != operator.description or stored.input_mean.dtype != operator.input_mean.dtype:
         raise DataError(f"{last} holds another operator than this run's; train into another folder")
     try:
         _assign(operator.state_dict(), stored.state_dict())

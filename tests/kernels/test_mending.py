@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+import written_out
+from written_out import literal_attention
 
 from operformer import Grid
-from operformer.operators import few_weights, literal_mending
+from operformer.operators import few_weights
 from operformer.operators.attention import log_density
 from operformer.operators.few_weights import attend_nearly_equal, split_weights
-from operformer.operators.literal import literal_attention
 
 pytest.importorskip("triton")
 from operformer.kernels import mending
@@ -87,7 +88,7 @@ def test_the_same_as_plain_operations(by_kernels, monkeypatch, programs):
     group = (query, key[:, :, index].contiguous(), value[:, :, index].contiguous(), log_missing)
     scores = 0.2 * query.float() @ key.float().mT
     every, every_sum = (scores.softmax(-1) @ value.float()).half(), scores.logsumexp(-1)
-    made = [m.take_away(*group, every, every_sum, few.most, 0.2, True) for m in (mending, literal_mending)]
+    made = [m.take_away(*group, every, every_sum, few.most, 0.2, True) for m in (mending, written_out)]
     for ours, plain in zip(*made, strict=True):
         torch.testing.assert_close(ours, plain, rtol=0, atol=1e-3)
     out, total = made[1]
@@ -95,7 +96,7 @@ def test_the_same_as_plain_operations(by_kernels, monkeypatch, programs):
     from_query = [torch.ones_like(query), torch.ones_like(query)]
     found, expected = (
         m.take_gradients_away(d_out, *group, out, total, changed, 37, 0.2)
-        for m, changed in zip((mending, literal_mending), from_query, strict=True)
+        for m, changed in zip((mending, written_out), from_query, strict=True)
     )
     for ours, plain in zip((*found, from_query[0]), (*expected, from_query[1]), strict=True):
         torch.testing.assert_close(ours, plain, rtol=2e-3, atol=2e-3 * float(plain.abs().max()))

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from written_out import literal_attention
 
 from operformer.operators.attention import SMALL_HEADS, attend, has_small_heads, log_density
-from operformer.operators.literal import literal_attention
 
 pytest.importorskip("triton")
 from operformer.kernels import small_heads

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
+from written_out import literal_attention, literal_trapezoidal_attention
 
 from operformer import Grid, attention
 from operformer.errors import UsageError
 from operformer.operators.attention import MultiHeadAttention, SelfAttention, log_density, with_bias
-from operformer.operators.literal import literal_attention, literal_trapezoidal_attention
 
 FORMS = pytest.mark.parametrize("form", [attention, literal_attention], ids=["fused", "literal"])
 

@@ -19,12 +19,12 @@ from test_vitno import (
     spectral_error,
     u_smooth,
 )
+from written_out import as_literal
 
 import operformer
 from operformer import FANO, Grid, ViTNO, voronoi_weights
 from operformer.domain.interpolation import interpolate
 from operformer.errors import UsageError
-from operformer.operators.literal_patched import as_literal
 
 ONE_LAYER = SMALL | {"n_layers": 1}  # what a compiler reads twice is not read better
 

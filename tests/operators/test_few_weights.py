@@ -6,6 +6,7 @@ from importlib import import_module
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
+from written_out import literal_attention
 
 from operformer import TNO, Grid
 from operformer.domain.grading import graded_grid
@@ -13,7 +14,6 @@ from operformer.kernels.recording import CudaGraphs
 from operformer.operators import few_weights, tno
 from operformer.operators.attention import MultiHeadAttention, attend, log_density
 from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal, split_weights
-from operformer.operators.literal import literal_attention
 from operformer.operators.precision import set_precision
 
 NODES = [(37,), (33, 37), (53, 59, 61)]

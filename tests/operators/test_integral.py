@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from test_encoder import as_arrays, gelu, linear
+from written_out import complex_weights
 
 from operformer import Grid
 from operformer.domain.basis import Cosine, ExtendedFourier, Fourier, Legendre
@@ -19,7 +20,6 @@ from operformer.operators.integral import (
     Spectrum,
     apply_kernel,
 )
-from operformer.operators.literal_patched import complex_weights
 
 
 def noise(*shape, seed=0):

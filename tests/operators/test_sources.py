@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from test_encoder import randomise
+from written_out import literal_attention
 
 from operformer import TNO, Grid, load
 from operformer.domain.quadrature import trapezoidal_weights, voronoi_weights
 from operformer.errors import UsageError
 from operformer.operators.attention import MultiHeadAttention
-from operformer.operators.literal import literal_attention
 from operformer.operators.sources import choose_sources, shares, thin_axis
 
 

@@ -10,12 +10,12 @@ import torch
 from test_encoder import as_arrays, gelu, layer_norm, linear
 from test_integral import matrices
 from test_patched_attention import heads_by_definition
+from written_out import as_literal
 
 from operformer import FANO, Grid, ViTNO
 from operformer.domain.interpolation import interpolate
 from operformer.domain.patches import make_patches
 from operformer.errors import UsageError
-from operformer.operators.literal_patched import as_literal
 
 SMALL = {"hidden_channels": 6, "n_layers": 2, "n_heads": 2}
 

@@ -12,11 +12,10 @@ from torch.nn.functional import relu, softshrink
 from operformer.domain import Grid
 from operformer.errors import UsageError
 from operformer.operators.baselines.full_spectrum import half_fft, half_fft_back
-from operformer.operators.baselines.uniform import check_uniform, with_coordinates
-from operformer.operators.operator import Operator, constructor_settings
+from operformer.operators.baselines.uniform import UniformOperator, check_uniform, with_coordinates
 
 
-class AFNO(Operator):
+class AFNO(UniformOperator):
     """z = W_out B_L ... B_1 (W_in (u, x) + e), e(x_i) a learnable vector for each of the points.
 
     Because of e it is bound to the ``shape`` it was made for; its thresholds and its FFT are of that resolution, too.
@@ -29,23 +28,35 @@ class AFNO(Operator):
         in_channels: int,
         out_channels: int,
         hidden_channels: int = 128,
+        *,
         n_layers: int = 4,
         n_blocks: int = 8,
         threshold: float = 0.01,
     ) -> None:
-        settings = constructor_settings(locals())
         if isinstance(shape, int) or any(not isinstance(n, int) or n < 2 for n in shape):
             raise UsageError(f"shape must be the number of points along each axis, such as (64, 64): got {shape!r}")
-        super().__init__(len(shape), in_channels, out_channels, settings)
+        super().__init__(len(shape), in_channels, out_channels, hidden_channels, n_layers)
         if n_blocks < 1 or hidden_channels % n_blocks:
             raise UsageError(f"n_blocks must divide hidden_channels: got {n_blocks} and {hidden_channels}")
         if not threshold >= 0:
             raise UsageError(f"threshold must not be negative: got {threshold}")
-        self.shape = tuple(shape)
+        self.shape, self.n_blocks, self.threshold = tuple(shape), n_blocks, threshold
         self.lift = nn.Linear(in_channels + self.dim, hidden_channels)
         self.embedding = nn.Parameter(0.02 * torch.randn(*self.shape, hidden_channels))
         self.layers = nn.ModuleList(AFNOLayer(hidden_channels, n_blocks, threshold) for _ in range(n_layers))
         self.head = nn.Linear(hidden_channels, out_channels, bias=False)
+
+    def takes(self, grid: Grid) -> bool:
+        """Whether it is a uniform grid of the ``shape`` that the operator is bound to."""
+        return super().takes(grid) and grid.shape == self.shape
+
+    def least_sizes(self, least: int) -> tuple[int, ...]:
+        """The ``shape`` it is bound to, if half of it is a number, too."""
+        return self.shape if all(n % 2 == 0 for n in self.shape) else super().least_sizes(least)
+
+    def nearest(self, grid: Grid) -> Grid:
+        """Cells of that shape."""
+        return Grid.uniform(self.shape, grid.bounds, kind="cells")
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""

@@ -13,11 +13,10 @@ from torch.nn.functional import gelu, linear
 from operformer.domain import Grid
 from operformer.errors import ResourceError, UsageError
 from operformer.operators.baselines.half_spectrum import HalfSpectrum, make_half_spectrum
-from operformer.operators.baselines.uniform import check_uniform, with_coordinates
-from operformer.operators.operator import Operator, constructor_settings
+from operformer.operators.baselines.uniform import UniformOperator, check_uniform, with_coordinates
 
 
-class FNO(Operator):
+class FNO(UniformOperator):
     """v <- a(M a(K v + b + W v) + g v) in every layer: (K v)^_k = R_k v^_k, M an MLP at each point, a GELU.
 
     neuralop.models.FNO with its own defaults and weights, fed with (u(x), x) on a uniform grid; computed here by real
@@ -33,15 +32,15 @@ class FNO(Operator):
         in_channels: int,
         out_channels: int,
         hidden_channels: int = 128,
+        *,
         n_layers: int = 4,
         n_modes: int | Sequence[int] = 12,
     ) -> None:
-        settings = constructor_settings(locals())
-        super().__init__(dim, in_channels, out_channels, settings)
+        super().__init__(dim, in_channels, out_channels, hidden_channels, n_layers)
         modes = (n_modes,) * dim if isinstance(n_modes, int) else tuple(n_modes)
         if len(modes) != dim or any(not isinstance(m, int) or m < 2 for m in modes):
             raise UsageError(f"n_modes must be at least 2 along each of {dim} axes: got {n_modes!r}")
-        self.modes = modes
+        self.n_modes, self.modes = n_modes, modes
         self.network = _import_fno()(
             n_modes=modes,
             in_channels=in_channels + dim,
@@ -54,11 +53,21 @@ class FNO(Operator):
         self.spectral = nn.ParameterList(_as_pair(conv.weight) for conv in self.network.fno_blocks.convs)
         self.register_state_dict_post_hook(_drop_metadata)
 
+    @property
+    def n_parameters(self) -> int:
+        """The numbers that are learned; a complex one counts once, as in the paper's tables."""
+        return super().n_parameters - sum(p.numel() for p in self.spectral) // 2
+
+    def least_sizes(self, least: int) -> tuple[int, ...]:
+        """Two points for each mode; neuraloperator counts k and -k."""
+        return super().least_sizes(max(least, 2 * max(self.modes)))
+
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
         check_uniform("FNO", grid, query)
         v = with_coordinates(self, u, grid).movedim(1, -1)
-        return self._network(v, make_half_spectrum(grid.shape, self.modes, u)).movedim(-1, 1)
+        spectrum = self.on(grid, lambda: make_half_spectrum(grid.shape, self.modes, self.input_mean))
+        return self._network(v, spectrum).movedim(-1, 1)
 
     def _network(self, v: Tensor, spectrum: HalfSpectrum) -> Tensor:
         """neuraloperator's forward pass, as its defaults have it: without GELU in the last layer; channels last."""

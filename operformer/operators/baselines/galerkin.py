@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from operformer.domain import Grid
 from operformer.operators.attention import check_heads
 from operformer.operators.encoder import PointwiseHead, PointwiseLift, two_layers
-from operformer.operators.operator import Operator, constructor_settings
+from operformer.operators.operator import Operator
 from operformer.operators.patched import refuse_query
 
 
@@ -27,12 +27,13 @@ class GalerkinTransformer(Operator):
         in_channels: int,
         out_channels: int,
         hidden_channels: int = 128,
+        *,
         n_layers: int = 4,
         n_heads: int = 4,
     ) -> None:
-        settings = constructor_settings(locals())
-        super().__init__(dim, in_channels, out_channels, settings)
+        super().__init__(dim, in_channels, out_channels, hidden_channels, n_layers)
         check_heads(hidden_channels, n_heads)
+        self.n_heads = n_heads
         self.lift = PointwiseLift(in_channels, dim, hidden_channels)
         self.layers = nn.ModuleList(GalerkinLayer(hidden_channels, n_heads, dim) for _ in range(n_layers))
         self.head = PointwiseHead(hidden_channels, out_channels)

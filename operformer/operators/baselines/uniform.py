@@ -11,6 +11,20 @@ from operformer.operators.operator import Operator
 from operformer.operators.patched import refuse_query
 
 
+class UniformOperator(Operator):
+    """An operator for uniform grids alone, which takes the FFT of all points as if they were one period."""
+
+    usual_kind = "periodic"
+
+    def takes(self, grid: Grid) -> bool:
+        """Whether the points are equispaced."""
+        return grid.kind in ("nodes", "cells", "periodic")
+
+    def nearest(self, grid: Grid) -> Grid:
+        """Cells, about as many along each axis as the grid has points."""
+        return Grid.uniform(grid.sizes, grid.bounds, kind="cells")
+
+
 def check_uniform(name: str, grid: Grid, query: Grid | None) -> None:
     """Refuse points that are not equispaced, and output elsewhere than on them."""
     refuse_query(query, name)

@@ -5,12 +5,12 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from written_out import LiteralSpectralMLP, as_literal_afno
 
 from operformer import Grid
 from operformer.errors import UsageError
 from operformer.operators.baselines import AFNO, afno
 from operformer.operators.baselines.afno import SpectralMLP
-from operformer.operators.baselines.literal_afno import LiteralSpectralMLP, as_literal_afno
 
 
 def mixing_by_loops(module, v):

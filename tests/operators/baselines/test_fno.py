@@ -8,13 +8,13 @@ from itertools import product
 
 import pytest
 import torch
+from written_out import as_literal_fno
 
 from operformer import Grid, load
 from operformer.errors import ResourceError, UsageError
 from operformer.operators.baselines import FNO
 from operformer.operators.baselines.fno import spectral_convolution
 from operformer.operators.baselines.half_spectrum import make_half_spectrum
-from operformer.operators.baselines.literal_fno import as_literal_fno
 from operformer.problems import ControlledODE
 from operformer.training.loop import Training, train
 

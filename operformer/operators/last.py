@@ -1,0 +1,177 @@
+"""Last layers of the patched operators, as values: a Fourier integral operator on D, and smoothing (Section 6.2).
+
+Patches meet at faces where the output may jump. A last layer acts on all of D at once and has no faces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from operformer.domain import Grid
+from operformer.domain.basis import Basis, Cosine, Fourier, Sine
+from operformer.domain.patches import Patches, make_patches
+from operformer.domain.transform import Transform, make_transform
+from operformer.errors import UsageError
+from operformer.operators.integral import FourierIntegralOperator, Spectrum
+from operformer.operators.per_grid import PerGrid
+from operformer.settings import construct
+
+Boundary = Literal["periodic", "dirichlet", "neumann"]
+_BASES: dict[str, Basis] = {"periodic": Fourier(), "dirichlet": Sine(), "neumann": Cosine()}
+
+
+@dataclass(frozen=True)
+class SpectralResidual:
+    """z + W z, W a Fourier integral operator on all of D: the last layer of the paper's experiments, with 64 modes.
+
+    Args:
+        n_modes: modes along each axis, |k_j| < n_modes. Good value: 64, the paper's.
+    """
+
+    n_modes: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n_modes, int) or isinstance(self.n_modes, bool) or self.n_modes < 1:
+            raise UsageError(f"SpectralResidual needs at least 1 mode, as a whole number: got {self.n_modes!r}")
+
+    @property
+    def most_modes(self) -> int:
+        """Along an axis of D, whatever the grid."""
+        return self.n_modes
+
+    @property
+    def plain(self) -> int:
+        """The short form, as JSON holds it."""
+        return self.n_modes
+
+    def make(self, dim: int, channels: int) -> nn.Module:
+        """The layer."""
+        return SpectralResidualLayer(dim, channels, self.n_modes)
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """(I - epsilon Laplace)^-alpha (Remark smoothing), with periodic, Dirichlet or Neumann conditions.
+
+    Args:
+        boundary: "periodic", "dirichlet" (the output is zero at the boundary) or "neumann".
+        epsilon, alpha: how much is smoothed. Good values: 1e-3 and 1.001, the paper's for the Kolmogorov flow.
+    """
+
+    boundary: Boundary
+    epsilon: float = 1e-3
+    alpha: float = 1.001
+
+    def __post_init__(self) -> None:
+        if self.boundary not in _BASES:
+            raise UsageError(f"boundary must be one of {', '.join(_BASES)}: got {self.boundary!r}")
+        if not self.epsilon > 0 or not self.alpha > 0:
+            raise UsageError(f"epsilon and alpha must be positive: got {self.epsilon} and {self.alpha}")
+
+    @property
+    def most_modes(self) -> int:
+        """None of its own: it keeps those of the grid."""
+        return 0
+
+    @property
+    def plain(self) -> Any:
+        """The short form, as JSON holds it; a table where numbers differ from the paper's."""
+        return self.boundary if self == Smoothing(self.boundary) else asdict(self)
+
+    def make(self, dim: int, channels: int) -> nn.Module:
+        """The layer, which has no parameters."""
+        return SmoothingLayer(self)
+
+
+LastLayer = SpectralResidual | Smoothing
+Last = LastLayer | int | str | Mapping[str, Any] | Sequence[LastLayer | int | str | Mapping[str, Any]] | None
+
+
+def read_last(given: Last) -> tuple[LastLayer, ...]:
+    """The last layers that a constructor was given, in their order.
+
+    Each is a value, or short for one: 64 is SpectralResidual(64), "dirichlet" is Smoothing("dirichlet").
+    """
+    if given is None:
+        return ()
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return tuple(_read_layer(one) for one in given)
+    return (_read_layer(given),)
+
+
+def _read_layer(given: Any) -> LastLayer:
+    if isinstance(given, SpectralResidual | Smoothing):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool):
+        return SpectralResidual(given)
+    if given in get_args(Boundary):
+        return Smoothing(given)
+    if isinstance(given, Mapping):
+        return construct(Smoothing, given, "last")
+    known = ", ".join(get_args(Boundary))
+    raise UsageError(f"last must be a number of modes, such as 64, or one of {known}, or several: got {given!r}")
+
+
+def make_last(layers: tuple[LastLayer, ...], dim: int, channels: int) -> nn.ModuleList:
+    """Their modules."""
+    return nn.ModuleList(layer.make(dim, channels) for layer in layers)
+
+
+class SpectralResidualLayer(nn.Module):
+    """z -> z + W z."""
+
+    def __init__(self, dim: int, channels: int, n_modes: int) -> None:
+        super().__init__()
+        self.spectrum = Spectrum(Fourier(), (n_modes,) * dim)
+        self.operator = FourierIntegralOperator(self.spectrum, channels, channels)
+        self._per_grid = PerGrid()
+
+    def forward(self, z: Tensor, grid: Grid) -> Tensor:
+        """(batch, *shape, channels) -> the same."""
+        patches, transform = self._per_grid.get(grid, (z.dtype, z.device), lambda: self._on(grid, z))
+        return z + patches.join(self.operator(patches.split(z), transform))
+
+    def _on(self, grid: Grid, z: Tensor) -> tuple[Patches, Transform]:
+        patches = make_patches(grid, (1,) * grid.dim)
+        return patches, make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, z)
+
+
+class SmoothingLayer(nn.Module):
+    """z -> sum_k (1 + eps lambda_k)^-alpha <z, phi_k> phi_k, phi_k the Laplacian's eigenfunctions on D.
+
+    Every mode that the grid resolves is kept. The Laplacian is that of D itself, not of a unit cube.
+    """
+
+    def __init__(self, value: Smoothing) -> None:
+        super().__init__()
+        self.value = value
+        self._per_grid = PerGrid()
+
+    def forward(self, z: Tensor, grid: Grid) -> Tensor:
+        """(batch, *shape, channels) -> the same."""
+        patches, transform, factors = self._per_grid.get(grid, (z.dtype, z.device), lambda: self._on(grid, z))
+        return patches.join(transform.synthesise(transform.analyse(patches.split(z)) * factors))
+
+    def _on(self, grid: Grid, z: Tensor) -> tuple[Patches, Transform, Tensor]:
+        basis = _BASES[self.value.boundary]
+        if grid.axes is None:
+            # Half as many as points along an axis: where points lie at random, more would be noise.
+            per_axis = [max(2, round(grid.shape[0] ** (1 / grid.dim) / 2))] * grid.dim
+        else:
+            per_axis = list(grid.shape)
+        n_modes = tuple(basis.n_resolved(n) for n in per_axis)
+        patches = make_patches(grid, (1,) * grid.dim)
+        transform = make_transform(patches, basis, n_modes, z)
+        return patches, transform, self._factors(basis, n_modes, grid, z.device).to(z.dtype).unsqueeze(-1)
+
+    def _factors(self, basis: Basis, n_modes: tuple[int, ...], grid: Grid, device: torch.device) -> Tensor:
+        """(1 + eps lambda_k)^-alpha in the order of flat coefficients; made on the device, which waits for no copy."""
+        total = torch.zeros(1, dtype=torch.float64, device=device)
+        for m, (lower, upper) in zip(n_modes, grid.bounds, strict=True):
+            total = (total.unsqueeze(-1) + basis.eigenvalues(m, device) / (upper - lower) ** 2).flatten()
+        return (1 + self.value.epsilon * total) ** -self.value.alpha
