@@ -33,9 +33,13 @@ class Evil:
         return os.system, (self.command,)
 
 
-def bare(folder, name, content):
-    (folder / name).write_bytes(content)
+def made(folder, name, make):
+    make(folder / name)
     return (folder / name,), {"layout": "b x y"}
+
+
+def bare(folder, name, content):
+    return made(folder, name, lambda path: path.write_bytes(content))
 
 
 def damaged(arguments, change):
@@ -52,27 +56,24 @@ def flipped(content, position):
 
 def inner(folder, make):
     (folder / "inner").mkdir()
-    make(folder / "inner")
-    return (folder / "inner",), {}
+    return made(folder, "inner", make)[0], {}
+
+
+def two(dtype=torch.float32):
+    return {"x": torch.ones(5, 7, 11, dtype=dtype), "y": torch.ones(5, 7, 11)}
+
+
+def saved(folder, value, **options):
+    return made(folder, "a.pt", lambda path: torch.save(value, path, **options))
 
 
 # Files that are none of the formats.
 
 
-@case
-def pipe(folder):
-    os.mkfifo(folder / "a.h5")
-    return (folder / "a.h5",), {}
-
-
-@case
-def torch_legacy(folder):
-    torch.save({"x": torch.ones(5, 7), "y": torch.ones(5, 7)}, folder / "a.pt", _use_new_zipfile_serialization=False)
-    return (folder / "a.pt",), {}
-
-
 CASES |= {
     "missing": lambda folder: ((folder / "missing.npz",), {}),
+    "pipe": lambda folder: made(folder, "a.h5", os.mkfifo),
+    "torch_legacy": lambda folder: saved(folder, two(), _use_new_zipfile_serialization=False),
     "empty_file": lambda folder: bare(folder, "a.npz", b""),
     "folder_without_files": lambda folder: inner(folder, lambda path: None),
     "folder_with_a_pipe": lambda folder: inner(folder, lambda path: os.mkfifo(path / "a.hdf5")),
@@ -133,8 +134,7 @@ CASES |= {
 
 
 def npz(folder, **arrays):
-    np.savez(folder / "a.npz", **arrays)
-    return (folder / "a.npz",), {"layout": "b x y"}
+    return made(folder, "a.npz", lambda path: np.savez(path, **arrays))
 
 
 # Arrays that make no samples; an array alone stands for u beside a good z.
@@ -176,10 +176,12 @@ def npz_of_numbers_without_axes(folder):
 
 
 def archive(folder, members, how=zipfile.ZIP_STORED, name="a.npz"):
-    with zipfile.ZipFile(folder / name, "w", how) as file:
-        for member, content in members:
-            file.writestr(member, content)
-    return (folder / name,), {"layout": "b x y"}
+    def write(path):
+        with zipfile.ZipFile(path, "w", how) as file:
+            for member, content in members:
+                file.writestr(member, content)
+
+    return made(folder, name, write)
 
 
 @case
@@ -314,15 +316,6 @@ CASES |= {
     "pt_of_another_byte_order": lambda folder: pt(folder, tensors(), more=[("a/byteorder", b"big")]),
     "pt_with_two_pickles": lambda folder: pt(folder, tensors(), more=[("b/data.pkl", tensors())]),
 }
-
-
-def saved(folder, value):
-    torch.save(value, folder / "a.pt")
-    return (folder / "a.pt",), {"layout": "b x y"}
-
-
-def two(dtype=torch.float32):
-    return {"x": torch.ones(5, 7, 11, dtype=dtype), "y": torch.ones(5, 7, 11)}
 
 
 CASES |= {
@@ -528,8 +521,7 @@ def folder_of_different_grids(folder):
 
 
 def mat(folder, u=ROOM, packed=True):
-    savemat(folder / "a.mat", {"u": u, "z": ROOM}, do_compression=packed)
-    return (folder / "a.mat",), {"layout": "b x y"}
+    return made(folder, "a.mat", lambda path: savemat(path, {"u": u, "z": ROOM}, do_compression=packed))
 
 
 @case
