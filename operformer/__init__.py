@@ -7,9 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from operformer.data.reading import read, read_inputs
+    from operformer.data.exchange import read, read_inputs, write
     from operformer.data.store import open_pairs
-    from operformer.data.writing import write
     from operformer.domain import Grid, Samples, pad, unpad, voronoi_weights
     from operformer.domain.basis import Cosine, ExtendedFourier, Fourier, Legendre
     from operformer.evaluation.certificate import certify
@@ -51,9 +50,8 @@ _HOMES = {
         *("Increment", "Resampled", "Isotropic", "Smoothing", "SpectralResidual"),
         *("attention", "backend", "load", "set_precision"),
     ),
-    "data.reading": ("read", "read_inputs"),
+    "data.exchange": ("read", "read_inputs", "write"),
     "data.store": ("open_pairs",),
-    "data.writing": ("write",),
     "training.recipe": ("Training",),
     "training.loop": ("train",),
     "evaluation.errors": ("evaluate",),

@@ -72,7 +72,7 @@ def generate(
     """
     from operformer.data.generation import Draw, Share, make_header
     from operformer.data.generation import generate as make
-    from operformer.data.progress import GenerationDisplay
+    from operformer.data.workers import GenerationDisplay
     from operformer.problems import LAWS
     from operformer.settings import choose
 
@@ -155,8 +155,8 @@ def inspect(path: Path, *, u: Names = (), z: Names = (), layout: str | None = No
     figure
         Where to draw the first pairs; thumbnail.png in the set's folder if not given, nothing for a file.
     """
+    from operformer.data.exchange import read
     from operformer.data.manifest import MANIFEST
-    from operformer.data.reading import read
     from operformer.data.store import open_pairs
     from operformer.data.summary import summarise
     from operformer.runs.report.encoding import write_thumbnails
@@ -247,7 +247,7 @@ def _cores() -> int:
 
 def _origin(origin: Mapping[str, Any]) -> list[str]:
     """Where a set comes from, in words; the file may be somebody else's, so nothing of it is printed as it is."""
-    from operformer.data.reading.contents import shown
+    from operformer.data.contents import shown
 
     law = origin.get("problem")
     if not isinstance(law, dict):
@@ -264,7 +264,7 @@ def _origin(origin: Mapping[str, Any]) -> list[str]:
 
 
 def _listed(values: Any) -> str:
-    from operformer.data.reading.contents import shown
+    from operformer.data.contents import shown
 
     items = values.items() if isinstance(values, dict) else ()
     return ", ".join(shown(f"{name}={value!r}", quoted=False) for name, value in items)

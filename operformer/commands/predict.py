@@ -16,7 +16,7 @@ from operformer.errors import ResourceError, UsageError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from operformer.data.reading.contents import UniformKind, WeightsName
+    from operformer.data.contents import UniformKind, WeightsName
     from operformer.domain import Grid
     from operformer.operators import Operator
 
@@ -68,7 +68,7 @@ def predict(
     """
     import torch
 
-    from operformer.data.writing import check_name, write
+    from operformer.data.exchange import check_name, write
     from operformer.evaluation import prediction
     from operformer.operators import load
 
@@ -94,8 +94,8 @@ def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[s
     """The functions of a set, or of a file that is read by `operformer.read_inputs`."""
     import torch
 
+    from operformer.data.exchange import read_inputs
     from operformer.data.manifest import MANIFEST
-    from operformer.data.reading import read_inputs
     from operformer.data.store import open_pairs
 
     if (path / MANIFEST).is_file():

@@ -1,7 +1,7 @@
-"""A set of pairs made on disk: by several processes or machines, and again after a kill, to the same bytes.
+"""A set of samples made on disk: by several processes or machines, and again after a kill, to the same bytes.
 
 A shard is the unit of work. It depends on the header and on its index alone: every process computes on one thread, in
-blocks that begin where the shard begins. A finished shard is a file and a record of its checksum beside it; when all
+blocks that begin where the shard begins. A finished shard is a file and, beside it, a record of its checksum. When all
 records are there, they become the manifest and are removed.
 """
 
@@ -12,14 +12,16 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
 
-from operformer.data.fields import Fields
+from operformer.data.contents import shown
 from operformer.data.manifest import (
     MANIFEST,
+    Fields,
     GridRecord,
     Header,
     Manifest,
@@ -29,7 +31,6 @@ from operformer.data.manifest import (
     read_header,
     shard_name,
 )
-from operformer.data.reading.contents import shown
 from operformer.data.shard import encode as encode_shard
 from operformer.data.store import checksum
 from operformer.data.workers import in_processes
@@ -50,7 +51,16 @@ Report = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Draw:
-    """Which pairs to draw: ``count`` of them from the first one on, at which resolution; how they are stored."""
+    """Which samples to draw, and how they are stored.
+
+    Args:
+        count: How many samples.
+        resolution: Points along each axis; time steps for problems in time.
+        seed: The same seed is the same draw at every resolution.
+        first: The first sample of the draw. Test samples begin where training samples end.
+        dtype: How values are stored; they are computed in float64.
+        per_shard: Samples in a file; as many as fit into 64 MiB, at most 256, if None.
+    """
 
     count: int
     resolution: int
@@ -71,7 +81,14 @@ class Draw:
 
 @dataclass(frozen=True)
 class Share:
-    """The part of the shards that this process is to make, of so many parts; and by how many workers, on what."""
+    """The part of a set that this process makes.
+
+    Args:
+        part: Which part, from 0.
+        parts: How many parts there are.
+        workers: Processes on the CPU.
+        device: Where to compute.
+    """
 
     part: int = 0
     parts: int = 1
@@ -87,59 +104,54 @@ class Share:
             raise ResourceError('the device is "cuda", but no CUDA device was found; leave it out for the CPU')
 
 
-_ALONE = Share()
-
-
 class Progress(Protocol):
-    """Who hears of the progress: pairs that were there already, and every few that are made."""
+    """Who hears of the progress."""
 
     def found(self, count: int) -> None:
-        """So many were there already."""
+        """So many samples were there already."""
 
     def __call__(self, count: int) -> None:
         """So many more are made."""
-
-
-class Silence:
-    """A progress that nobody hears of."""
-
-    def found(self, count: int) -> None:
-        """So many were there already."""
-
-    def __call__(self, count: int) -> None:
-        """So many more are made."""
-
-
-_SILENCE = Silence()
 
 
 def generate(
-    problem: Problem, draw: Draw, folder: str | Path, share: Share = _ALONE, report: Progress = _SILENCE
+    problem: Problem, draw: Draw, folder: str | Path, share: Share | None = None, report: Progress | None = None
 ) -> bool:
-    """Make the set in the folder, or this process's share of it; True if the set is whole now.
+    """Make the set in the folder, or this process's share of it. Files that are whole are not made again.
 
-    What is there already is compared with its checksum and not made again. ``report`` hears of the progress.
+    Args:
+        problem: The law to draw from.
+        draw: Which samples, and how they are stored.
+        folder: Where the set is made. It is empty, does not exist, or holds the same set unfinished.
+        share: The part that this process makes, and by how many workers; all of it, by one, by default.
+        report: Hears of the progress, in samples.
+
+    Returns:
+        Whether the set is whole now.
     """
-    folder = Path(folder)
+    folder, share = Path(folder), share or Share()
     header = make_header(problem, draw)
     mine = range(share.part, header.n_shards, share.parts)
     todo = begin(folder, header, mine)
-    report.found(header.pairs_in(mine) - sum(header.pairs_in(range(index, index + 1)) for index in todo))
-    work = [_Work(problem, draw, header, index, folder, share.device) for index in todo]
-    if share.workers == 1 or share.device == "cuda" or len(work) < 2:
-        for one in work:
-            one.make(report)
+    if report is not None:
+        report.found(header.pairs_in(mine) - sum(header.pairs_in(range(index, index + 1)) for index in todo))
+    hear: Report = report or (lambda count: None)
+    tasks = [partial(_make, problem, draw, folder, header, share.device, index) for index in todo]
+    if share.workers == 1 or share.device == "cuda" or len(tasks) < 2:
+        for task in tasks:
+            task(hear)
     else:
-        in_processes([one.make for one in work], min(share.workers, len(work)), report)
+        in_processes(tasks, min(share.workers, len(tasks)), hear)
     return finish(folder, header, todo)
 
 
 def make_header(problem: Problem, draw: Draw) -> Header:
-    """What the set will be."""
+    """What the set of a draw will be."""
+    law = describe(problem)
     grid = GridRecord.of(problem.grid(draw.resolution))
-    constants = {name: float(value) for name, value in describe(problem).items() if type(value) in (int, float)}
+    constants = {name: float(value) for name, value in law.items() if type(value) in (int, float)}
     fields = Fields(problem.input_names, problem.output_names, problem.times, problem.boundary, constants)
-    origin = {"problem": describe(problem), "resolution": draw.resolution, "seed": draw.seed, "first": draw.first}
+    origin = {"problem": law, "resolution": draw.resolution, "seed": draw.seed, "first": draw.first}
     header = Header(type(problem).__name__, json.loads(json.dumps(origin)), draw.count, 1, draw.dtype, grid, fields)
     return pairs_per_shard(header, draw.per_shard)
 
@@ -149,39 +161,21 @@ def pairs_per_shard(header: Header, given: int | None = None) -> Header:
     return replace(header, per_shard=given or max(1, min(SHARD_PAIRS, SHARD_BYTES // header.bytes_per_pair)))
 
 
-@dataclass(frozen=True)
-class _Work:
-    """One shard to be made; a value that can be sent to another process."""
-
-    problem: Problem
-    draw: Draw
-    header: Header
-    index: int
-    folder: Path
-    device: str
-
-    def make(self, report: Report) -> None:
-        """Draw, solve, write, record."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            samples = self._samples(report)
-        finally:
-            torch.set_num_threads(threads)
-        save_shard(self.folder, self.header, self.index, samples)
-
-    def _samples(self, report: Report) -> Samples:
-        start, stop = self.header.shard_range(self.index)
-        size = self.problem.block[self.device]
-        parts = []
+def _make(problem: Problem, draw: Draw, folder: Path, header: Header, device: str, index: int, report: Report) -> None:
+    """Draw, solve, write and record one shard."""
+    start, stop = header.shard_range(index)
+    size, parts = problem.block[device], []
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
         for first in range(start, stop, size):
             count = min(size, stop - first)
-            drawn = self.problem.sample(
-                count, self.draw.resolution, self.draw.seed, self.device, self.draw.first + first
-            )
-            parts.append(drawn.to("cpu", getattr(torch, self.draw.dtype)))
+            drawn = problem.sample(count, draw.resolution, draw.seed, device, draw.first + first)
+            parts.append(drawn.to("cpu", getattr(torch, draw.dtype)))
             report(count)
-        return concatenate(parts)
+    finally:
+        torch.set_num_threads(threads)
+    save_shard(folder, header, index, concatenate(parts))
 
 
 def save_shard(folder: Path, header: Header, index: int, samples: Samples) -> None:
@@ -203,9 +197,9 @@ def begin(folder: Path, header: Header, mine: range) -> list[int]:
     remove_abandoned(folder)
     is_claimed = belongs(folder, header)
     there = sum(1 for _ in folder.glob("shard-*")) if is_claimed else 0
-    check_space(folder, header, len(mine) - there)  # before they are counted one by one
+    _check_space(folder, header, len(mine) - there)  # before they are counted one by one
     todo = _to_be_made(folder, mine)
-    check_space(folder, header, len(todo))
+    _check_space(folder, header, len(todo))
     if not is_claimed:
         write_bytes(folder / UNFINISHED, encode({"header": asdict(header)}))
     return todo
@@ -259,27 +253,26 @@ def shards_made(folder: Path) -> tuple[int, int]:
 def _to_be_made(folder: Path, indices: Sequence[int]) -> list[int]:
     """The shards that are not there, or not what their record, or the manifest, says they are."""
     shards = Manifest.read(folder).shards if (folder / MANIFEST).is_file() else None
-    return [index for index in indices if not _is_made(folder, index, shards)]
+
+    def is_made(index: int) -> bool:
+        path = folder / shard_name(index)
+        if not path.is_file():
+            return False
+        try:
+            record = shards[index] if shards else _record(folder, index)
+        except DataError:
+            return False
+        return path.stat().st_size == record.bytes and checksum(path) == record.sha256
+
+    return [index for index in indices if not is_made(index)]
 
 
-def _is_made(folder: Path, index: int, shards: Sequence[ShardRecord] | None) -> bool:
-    path = folder / shard_name(index)
-    if not path.is_file():
-        return False
-    try:
-        record = shards[index] if shards else _read_record(folder, index)
-    except DataError:
-        return False
-    return path.stat().st_size == record.bytes and checksum(path) == record.sha256
-
-
-def _read_record(folder: Path, index: int) -> ShardRecord:
+def _record(folder: Path, index: int) -> ShardRecord:
     return construct(ShardRecord, decode(_record_path(folder, index)), "record")
 
 
 def finish(folder: Path, header: Header, made: Sequence[int]) -> bool:
     """Turn the records into the manifest once all are there; another process may have done so."""
-    everyone = range(header.n_shards)
     if (folder / MANIFEST).is_file():
         differing = _to_be_made(folder, made)
         if differing:
@@ -289,18 +282,18 @@ def finish(folder: Path, header: Header, made: Sequence[int]) -> bool:
             )
     else:
         try:
-            records = [_read_record(folder, index) for index in everyone]
+            records = [_record(folder, index) for index in range(header.n_shards)]
         except DataError:
             return (folder / MANIFEST).is_file()
         Manifest(header, tuple(records)).write(folder)
     (folder / UNFINISHED).unlink(missing_ok=True)
-    for index in everyone:
+    for index in range(header.n_shards):
         _record_path(folder, index).unlink(missing_ok=True)
     remove_abandoned(folder)
     return True
 
 
-def check_space(folder: Path, header: Header, shards: int) -> None:
+def _check_space(folder: Path, header: Header, shards: int) -> None:
     """Refuse to begin what the disk cannot hold."""
     need = shards * (header.per_shard * header.bytes_per_pair + 2**16)
     nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())

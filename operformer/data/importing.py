@@ -1,4 +1,4 @@
-"""Pairs from elsewhere kept as a set of their own: the same shards, checksums and manifest as a generated one."""
+"""Samples from elsewhere kept as a set of their own: the same shards, checksums and manifest as a generated one."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
-from operformer.data.fields import Fields
+from operformer.data.contents import UniformKind, WeightsName
+from operformer.data.exchange import read_blocks
 from operformer.data.generation import begin, finish, pairs_per_shard, save_shard
-from operformer.data.manifest import GridRecord, Header
-from operformer.data.reading import read_blocks
-from operformer.data.reading.contents import UniformKind, WeightsName
+from operformer.data.manifest import Fields, GridRecord, Header
+from operformer.data.options import Options
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid, Samples
 from operformer.domain.box import GivenBounds
 from operformer.domain.samples import concatenate
 from operformer.errors import UsageError
-from operformer.problems.problem import Boundary
 
-BLOCK = 64  # pairs that are read together, so that a file need not fit into memory
+BLOCK = 64  # samples that are read together, so that a file need not fit into memory
 
 
 def import_pairs(
@@ -40,8 +38,17 @@ def import_pairs(
     bounds: GivenBounds | None = None,
     weights: WeightsName = "voronoi",
 ) -> StoredPairs:
-    """Read a file as `operformer.read` does, some pairs at a time, and keep them in a folder."""
-    blocks = partial(read_blocks, path, BLOCK, u, z, layout, steps, lead, grid, bounds, weights)
+    """Keep the samples of a file as a set, which is read a few at a time.
+
+    Args:
+        path: The file, as for `operformer.read`.
+        folder: The folder of the set. It is empty, does not exist, or holds the same set.
+        u, z, layout, steps, lead, grid, bounds, weights: What the file does not say, as for `operformer.read`.
+
+    Returns:
+        The set.
+    """
+    blocks = partial(read_blocks, path, BLOCK, Options(u, z, layout, steps, lead, grid, bounds, weights))
     options = {"u": u, "z": z, "layout": layout, "steps": steps, "lead": lead, "bounds": bounds}
     options |= {"grid": repr(grid) if isinstance(grid, Grid) else grid}
     options |= {"weights": None if weights == "voronoi" else weights}
@@ -50,7 +57,17 @@ def import_pairs(
 
 
 def store(samples: Samples, folder: str | Path, title: str, origin: Mapping[str, Any]) -> StoredPairs:
-    """Keep pairs that are in memory in a folder; ``origin`` says in plain values where they come from."""
+    """Keep samples that are in memory as a set.
+
+    Args:
+        samples: The functions, on a grid that they share.
+        folder: The folder of the set. It is empty, does not exist, or holds the same set.
+        title: What the set is called.
+        origin: Where the samples come from, in plain values.
+
+    Returns:
+        The set.
+    """
     return _store(partial(samples.blocks, BLOCK), Path(folder), title, origin)
 
 
@@ -60,13 +77,20 @@ def _store(blocks: Callable[[], Iterable[Samples]], folder: Path, title: str, or
     for block in map(_storable, blocks()):
         count += len(block)
         for values in (block.u, block.z):
-            _add(digest, values)
+            digest.update(values.contiguous().numpy().data)
     if block is None or not count:
         raise UsageError("there are no pairs to keep; give at least one")
     for values in (block.grid.points, block.grid.weights):
-        _add(digest, values)
-    # The same file name need not hold the same pairs.
-    header = _header(block, count, title, {**origin, "sha256": digest.hexdigest()})
+        digest.update(values.contiguous().cpu().numpy().data)
+    # The same file name need not hold the same samples.
+    plain = json.loads(json.dumps({**origin, "sha256": digest.hexdigest()}))
+    inputs, outputs = (
+        tuple(f"{name}_{k}" for k in range(channels)) if channels > 1 else (name,)
+        for name, channels in zip("uz", block.channels, strict=True)
+    )
+    fields = Fields(inputs, outputs, None, "periodic" if block.grid.kind == "periodic" else "open")
+    dtype: Literal["float32", "float64"] = "float64" if block.u.dtype == torch.float64 else "float32"
+    header = pairs_per_shard(Header(title, plain, count, 1, dtype, GridRecord.of(block.grid), fields))
     todo = begin(folder, header, range(header.n_shards))
     for index, samples in enumerate(_regroup(map(_storable, blocks()), header.per_shard)):
         if index in todo:
@@ -82,7 +106,7 @@ def _storable(samples: Samples) -> Samples:
 
 
 def _regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
-    """The same pairs, so many at a time."""
+    """The same samples, so many at a time."""
     waiting: list[Samples] = []
     for block in blocks:
         waiting.append(block)
@@ -92,19 +116,3 @@ def _regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
             waiting = [together[size:]] if len(together) > size else []
     if waiting:
         yield concatenate(waiting)
-
-
-def _header(samples: Samples, count: int, title: str, origin: Mapping[str, Any]) -> Header:
-    inputs, outputs = (
-        tuple(f"{name}_{k}" for k in range(channels)) if channels > 1 else (name,)
-        for name, channels in zip("uz", samples.channels, strict=True)
-    )
-    dtype: Literal["float32", "float64"] = "float64" if samples.u.dtype == torch.float64 else "float32"
-    boundary: Boundary = "periodic" if samples.grid.kind == "periodic" else "open"
-    plain = json.loads(json.dumps(dict(origin)))
-    fields = Fields(inputs, outputs, None, boundary)
-    return pairs_per_shard(Header(title, plain, count, 1, dtype, GridRecord.of(samples.grid), fields))
-
-
-def _add(digest: Any, values: Tensor) -> None:
-    digest.update(values.contiguous().cpu().numpy().data)

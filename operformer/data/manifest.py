@@ -1,4 +1,4 @@
-"""What a set of pairs on disk is and what its files must be, byte for byte: manifest.json."""
+"""What a set of samples on disk is and what its files must be, byte for byte: manifest.json."""
 
 from __future__ import annotations
 
@@ -11,18 +11,37 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from operformer.data.fields import Fields
-from operformer.data.reading.contents import shown
+from operformer.data.contents import shown
 from operformer.domain import Grid
 from operformer.domain.box import Bounds, checked_bounds
 from operformer.domain.grid import Kind
 from operformer.errors import DataError, OperformerError, UsageError
 from operformer.files import read_bytes, write_bytes
+from operformer.problems.problem import Boundary
 from operformer.settings import construct
 
 MANIFEST = "manifest.json"
 FORMAT = 1
 LARGEST = 2**28  # bytes of a manifest: a million shards
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What the channels of a set are called, at which times they hold, and what holds at the edge of the domain.
+
+    With ``times``, u's channel and those of z are one field at these times.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    times: tuple[float, ...] | None = None
+    boundary: Boundary = "open"
+    constants: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def series(self) -> str:
+        """The name of the one field: vorticity, if its moments are vorticity_0, vorticity_1, ..."""
+        return self.inputs[0].removesuffix("_0")
 
 
 @dataclass(frozen=True)
@@ -120,32 +139,31 @@ class Manifest:
             if len(shards) != header.n_shards:
                 raise ValueError(f"it has {len(shards)} shards for {header.count} pairs, {header.per_shard} in each")
             for index, shard in enumerate(shards):
-                _check(shard, index, header)
+                if shard.name != shard_name(index):
+                    raise ValueError(f"shard {index} is called {shard.name!r}")
+                if shard.count != header.pairs_in(range(index, index + 1)):
+                    raise ValueError("its shards do not add up to its pairs")
+                if shard.bytes < shard.count * header.bytes_per_pair:
+                    shape = header.grid.shape
+                    raise ValueError(f"{shard.count} pairs of shape {shape} do not go into {shard.bytes} bytes")
+                if not isinstance(shard.checks, dict) or not all(type(v) is float for v in shard.checks.values()):
+                    raise ValueError("a check is no number")
         return Manifest(header, shards)
 
 
 def read_header(path: Path) -> Header:
     """What the set of a manifest is, or will be."""
-    values = decode(path)
+    everything = decode(path)
     with _refusing_others(path):
-        return _header_of(values["header"])
+        values = everything["header"]
+        grid = construct(GridRecord, {**values["grid"], "bounds": [tuple(b) for b in values["grid"]["bounds"]]}, "grid")
+        fields = construct(Fields, values["fields"], "fields")
+        return construct(Header, _without(values, "grid", "fields"), "header", grid=grid, fields=fields)
 
 
 def shard_name(index: int) -> str:
     """shard-00007.hdf5."""
     return f"shard-{index:05d}.hdf5"
-
-
-def _check(shard: ShardRecord, index: int, header: Header) -> None:
-    """Refuse a record that this library does not write."""
-    if shard.name != shard_name(index):
-        raise ValueError(f"shard {index} is called {shard.name!r}")
-    if shard.count != header.pairs_in(range(index, index + 1)):
-        raise ValueError("its shards do not add up to its pairs")
-    if shard.bytes < shard.count * header.bytes_per_pair:
-        raise ValueError(f"{shard.count} pairs of shape {header.grid.shape} do not go into {shard.bytes} bytes")
-    if not isinstance(shard.checks, dict) or not all(type(value) is float for value in shard.checks.values()):
-        raise ValueError("a check is no number")
 
 
 @contextmanager
@@ -156,14 +174,6 @@ def _refusing_others(path: Path) -> Iterator[None]:
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OperformerError) as error:
         reason = shown(str(error), 160, quoted=False)
         raise DataError(f"{path} is no manifest of pairs ({reason}); make the set again") from None
-
-
-def _header_of(values: Mapping[str, Any]) -> Header:
-    """The header that plain values describe."""
-    grid = construct(GridRecord, {**values["grid"], "bounds": [tuple(b) for b in values["grid"]["bounds"]]}, "grid")
-    fields = construct(Fields, values["fields"], "fields")
-    rest = {key: value for key, value in values.items() if key not in ("grid", "fields")}
-    return construct(Header, rest, "header", grid=grid, fields=fields)
 
 
 def encode(values: Mapping[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""A shard: some pairs as one HDF5 file in The Well's layout, one pair in each chunk.
+"""A shard: some samples as one HDF5 file in The Well's layout, one sample in each chunk.
 
     attributes  dataset_name  grid_type  n_spatial_dims  n_trajectories  simulation_parameters
     dimensions/ time  x  y  (points, weights)        boundary_conditions/x_wall ...
@@ -20,16 +20,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operformer.data.fields import Fields
-from operformer.data.reading.contents import refusing_damage
-from operformer.data.reading.hdf5_files import open_array
+from operformer.data.contents import refusing_damage, whole
+from operformer.data.hdf5_files import open_array
+from operformer.data.manifest import Fields
 from operformer.domain import Grid, Samples
 from operformer.errors import DataError
 from operformer.problems.problem import Boundary
 
 
 def encode(samples: Samples, fields: Fields, title: str) -> bytes:
-    """The file of some pairs; the same pairs give the same bytes."""
+    """The file of some samples; the same samples give the same bytes."""
     grid, count = samples.grid.to("cpu"), len(samples)
     u, z = (values.cpu().numpy() for values in (samples.u, samples.z))
     with h5py.File("shard", "w", driver="core", backing_store=False) as file:
@@ -39,13 +39,24 @@ def encode(samples: Samples, fields: Fields, title: str) -> bytes:
         file.attrs.update(fields.constants)
         axes = _write_dimensions(file, grid, fields.times or (0.0,))
         _write_boundary(file, axes, fields.boundary)
-        _write_scalars(file, fields.constants, samples.checks)
+        scalars = file.create_group("scalars")
+        scalars.attrs["field_names"] = _texts([*fields.constants, *samples.checks])
+        for name, value in fields.constants.items():
+            _flag(scalars.create_dataset(name, data=np.float64(value)), False, False)
+        for name, each in samples.checks.items():
+            _flag(scalars.create_dataset(name, data=each.cpu().numpy()), True, False)
         if fields.times is None:
             values = {name: (u[:, k], False) for k, name in enumerate(fields.inputs)}
             values |= {name: (z[:, k, None], True) for k, name in enumerate(fields.outputs)}
         else:
             values = {fields.series: (np.concatenate([u, z], axis=1), True)}
-        _write_fields(file, values, len(grid.shape))
+        for order in range(3):
+            group = file.create_group(f"t{order}_fields")
+            group.attrs["field_names"] = _texts(values if order == 0 else [])
+        for name, (array, time_varying) in values.items():
+            dataset = file["t0_fields"].create_dataset(name, data=array, chunks=(1, *array.shape[1:]))
+            _flag(dataset, True, time_varying)
+            dataset.attrs["dim_varying"] = [True] * len(grid.shape)
         file.flush()
         return bytes(file.id.get_file_image())
 
@@ -78,21 +89,12 @@ class Shard:
                 u, z = both[:, :1], both[:, 1:]
         return torch.from_numpy(np.ascontiguousarray(u)), torch.from_numpy(np.ascontiguousarray(z))
 
-    def checks(self) -> dict[str, Tensor]:
-        """What the solver said of each pair."""
-        with refusing_damage(self._path):
-            varying = [name for name, item in self._file["scalars"].items() if item.attrs["sample_varying"]]
-            return {name: torch.from_numpy(np.asarray(self._file["scalars"][name])) for name in varying}
-
     def coordinates(self) -> dict[str, Tensor]:
         """The arrays under dimensions/: axes x, y, ... or points and weights."""
         with refusing_damage(self._path):
             names = [name for name in self._file["dimensions"] if name != "time"]
             arrays = {name: open_array(self._file, self._path, f"dimensions/{name}") for name in names}
-            return {
-                name: torch.from_numpy(np.asarray(array[(slice(None),) * len(array.shape)], dtype=np.float64))
-                for name, array in arrays.items()
-            }
+            return {name: torch.from_numpy(whole(array)) for name, array in arrays.items()}
 
     def _field(self, name: str, shape: tuple[int, ...]) -> Any:
         array = open_array(self._file, self._path, f"t0_fields/{name}")
@@ -128,25 +130,6 @@ def _write_boundary(file: Any, axes: Mapping[str, int], boundary: Boundary) -> N
         mask = np.zeros(points, dtype=bool)
         mask[[0, -1]] = True
         condition.create_dataset("mask", data=mask)
-
-
-def _write_scalars(file: Any, constants: Mapping[str, float], checks: Mapping[str, Tensor]) -> None:
-    group = file.create_group("scalars")
-    group.attrs["field_names"] = _texts([*constants, *checks])
-    for name, value in constants.items():
-        _flag(group.create_dataset(name, data=np.float64(value)), False, False)
-    for name, values in checks.items():
-        _flag(group.create_dataset(name, data=values.cpu().numpy()), True, False)
-
-
-def _write_fields(file: Any, values: Mapping[str, tuple[np.ndarray, bool]], n_axes: int) -> None:
-    for order in range(3):
-        group = file.create_group(f"t{order}_fields")
-        group.attrs["field_names"] = _texts(values if order == 0 else [])
-    for name, (array, time_varying) in values.items():
-        dataset = file["t0_fields"].create_dataset(name, data=array, chunks=(1, *array.shape[1:]))
-        _flag(dataset, True, time_varying)
-        dataset.attrs["dim_varying"] = [True] * n_axes
 
 
 def _flag(dataset: Any, sample_varying: bool, time_varying: bool) -> None:

@@ -1,4 +1,4 @@
-"""Pairs on disk: a folder of shards and its manifest, read a few at a time.
+"""Samples on disk: a folder of shards and its manifest, read a few at a time; and such a set as a problem.
 
     FOLDER/  manifest.json  shard-00000.hdf5  shard-00001.hdf5  ...
 
@@ -11,18 +11,22 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from operformer.data.manifest import MANIFEST, GridRecord, Manifest, ShardRecord
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds
+from operformer.domain.interpolation import nested_grids
 from operformer.errors import DataError, UsageError
+from operformer.problems.problem import Problem
 
 if TYPE_CHECKING:
     from operformer.data.shard import Shard
@@ -31,7 +35,14 @@ OPEN_SHARDS = 8  # each takes some MiB for the places of its chunks
 
 
 def open_pairs(folder: str | Path) -> StoredPairs:
-    """The pairs that `operformer generate` or `operformer import` left in a folder."""
+    """The set that `operformer generate` or `operformer import` left in a folder.
+
+    Args:
+        folder: The folder of the set.
+
+    Returns:
+        The samples, which stay on disk until they are used.
+    """
     folder = Path(folder)
     if not (folder / MANIFEST).is_file():
         raise DataError(f"{folder} holds no finished set of pairs; make one with operformer generate or import")
@@ -41,7 +52,10 @@ def open_pairs(folder: str | Path) -> StoredPairs:
 
 
 class StoredPairs:
-    """Pairs on disk (`Pairs`): slices stay there, chosen pairs come to memory, in the precision they are stored in."""
+    """Samples on disk (`Pairs`), in the precision they are stored in.
+
+    A slice stays on disk. Samples chosen by a tensor of indices come to memory.
+    """
 
     def __init__(self, shelf: _Shelf, grid: Grid, chosen: range) -> None:
         self._shelf, self._chosen = shelf, chosen
@@ -102,6 +116,47 @@ class StoredPairs:
             self._shelf.verify(index)
 
 
+@dataclass(frozen=True)
+class Imported(Problem):
+    """A set of samples as a problem to learn, on the set's grid. It has no law, so nothing can be drawn from it."""
+
+    folder: str
+
+    has_law = False
+
+    @property
+    def stored(self) -> StoredPairs:
+        """All samples, on disk."""
+        return open_pairs(self.folder)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """What the set calls u's channels."""
+        return self.stored.manifest.header.fields.inputs
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the set calls z's channels."""
+        return self.stored.manifest.header.fields.outputs
+
+    @property
+    def bounds(self) -> Bounds:
+        """The box that the set's grid lies in."""
+        return self.stored.grid.bounds
+
+    def grid(self, resolution: int) -> Grid:
+        """The set's own grid, whatever the resolution."""
+        return self.stored.grid
+
+    def evaluation_grids(self, resolution: int) -> dict[str, Grid]:
+        """The set's own grid, and coarser ones whose points are among its own: z is not known elsewhere."""
+        nested = {f"{1 / k:.3g}x": grid for k, grid in nested_grids(self.stored.grid).items()}
+        return dict(reversed(nested.items())) | {"1x": self.stored.grid}
+
+    def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
+        raise UsageError(f"{self.folder} holds pairs and no law: they are known on their own grid only")
+
+
 class _Shelf:
     """The shards of a folder: checked when first touched, the last few kept open."""
 
@@ -115,12 +170,14 @@ class _Shelf:
 
     def take(self, pairs: list[int], grid: Grid) -> Samples:
         """The pairs in the given order. Each shard is visited once, and runs of neighbours are read together."""
-        u = torch.empty(len(pairs), *self._shape(len(self.manifest.header.fields.inputs)), dtype=self._dtype)
-        z = torch.empty(len(pairs), *self._shape(len(self.manifest.header.fields.outputs)), dtype=self._dtype)
+        header = self.manifest.header
+        channels, dtype = (len(header.fields.inputs), len(header.fields.outputs)), getattr(torch, header.dtype)
+        u, z = (torch.empty(len(pairs), n, *header.grid.shape, dtype=dtype) for n in channels)
         order = sorted(range(len(pairs)), key=pairs.__getitem__)
         for index, places in groupby(order, key=lambda place: bisect_right(self._ends, pairs[place])):
             shard, begin = self.shard(index), self._ends[index - 1] if index else 0
-            for run in _runs(list(places), pairs):
+            for _, numbered in groupby(enumerate(places), key=lambda one: pairs[one[1]] - one[0]):
+                run = [place for _, place in numbered]
                 first, last = pairs[run[0]] - begin, pairs[run[-1]] - begin + 1
                 u[run], z[run] = shard.read(first, last)
         return Samples(u, z, grid)
@@ -147,13 +204,6 @@ class _Shelf:
             if checksum(self.folder / record.name) != record.sha256:
                 raise DataError(f"{self.folder / record.name} is damaged: its checksum is wrong; {_REMEDY}")
             self._verified.add(index)
-
-    def _shape(self, channels: int) -> tuple[int, ...]:
-        return (channels, *self.manifest.header.grid.shape)
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return torch.float32 if self.manifest.header.dtype == "float32" else torch.float64
 
 
 _REMEDY = "the command that made the set mends it when run again"
@@ -185,17 +235,6 @@ def _positions(index: Tensor, count: int) -> list[int]:
     raise UsageError(f"pairs are chosen by a slice or a row of indices, such as torch.tensor([0, 3]): got {what}")
 
 
-def _runs(places: list[int], pairs: list[int]) -> Iterator[list[int]]:
-    """Places whose pairs follow each other without a gap."""
-    run = places[:1]
-    for place in places[1:]:
-        if pairs[place] != pairs[run[-1]] + 1:
-            yield run
-            run = []
-        run.append(place)
-    yield run
-
-
 def _grid(shelf: _Shelf, record: GridRecord) -> Grid:
     """The grid of a set: uniform ones from their record, others from the first shard."""
     path = shelf.folder / (MANIFEST if record.kind in ("nodes", "cells", "periodic") else shelf.manifest.shards[0].name)
@@ -204,7 +243,10 @@ def _grid(shelf: _Shelf, record: GridRecord) -> Grid:
             return Grid.uniform(record.shape, bounds=record.bounds, kind=record.kind)
         coordinates = shelf.shard(0).coordinates()
         if record.kind == "scattered":
-            grid = _scattered(coordinates["points"], coordinates["weights"], record.bounds)
+            points, weights = coordinates["points"], coordinates["weights"]
+            grid = Grid.scattered(points, bounds=record.bounds)
+            if not torch.equal(grid.weights, weights):  # equal ones count as none given: an operator may leave them out
+                grid = Grid.scattered(points, weights, record.bounds)
         else:
             grid = Grid.rectilinear(*(coordinates[name] for name in "xyz"[: len(record.shape)]), bounds=record.bounds)
     except (KeyError, UsageError) as error:
@@ -212,9 +254,3 @@ def _grid(shelf: _Shelf, record: GridRecord) -> Grid:
     if grid.shape != record.shape:
         raise DataError(f"{path} has coordinates of {grid.shape} points, not {record.shape} as its manifest says")
     return grid
-
-
-def _scattered(points: Tensor, weights: Tensor, bounds: Bounds) -> Grid:
-    """Scattered points; equal weights count as none given, so that an operator may leave them out."""
-    equal = Grid.scattered(points, bounds=bounds)
-    return equal if torch.equal(equal.weights, weights) else Grid.scattered(points, weights, bounds)

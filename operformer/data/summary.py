@@ -1,4 +1,4 @@
-"""What a set of pairs looks like: shapes, ranges, and the samples that nothing can be learnt from."""
+"""What a set of samples looks like: shapes, ranges, and the samples that nothing can be learnt from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from operformer.domain import Grid, Pairs
 from operformer.domain.samples import Moments
 
-BLOCK = 64  # pairs that are looked at together, so that a set on disk need not fit into memory
+BLOCK = 64  # samples that are looked at together, so that a set on disk need not fit into memory
 LISTED = 20
 
 
@@ -48,11 +48,8 @@ class Summary:
             for k, one in enumerate(channels):
                 numbers = "".join(f"{value:12.4g}" for value in (one.minimum, one.maximum, one.mean, one.std))
                 table.append(f"{f'{name}[{k}]':8}{numbers}")
-        for what, samples in (
-            ("u has NaN or infinity in", self.not_finite_u),
-            ("z has NaN or infinity in", self.not_finite_z),
-            ("z is zero everywhere in", self.zero_z),
-        ):
+        whats = "u has NaN or infinity in", "z has NaN or infinity in", "z is zero everywhere in"
+        for what, samples in zip(whats, (self.not_finite_u, self.not_finite_z, self.zero_z), strict=True):
             if samples:
                 noun = "sample" if len(samples) == 1 else "samples"
                 table.append(f"{what} {noun} {_listed([str(k) for k in samples])}; no training takes it")
@@ -62,7 +59,7 @@ class Summary:
 
 
 def summarise(samples: Pairs) -> Summary:
-    """Look at every pair once, some at a time."""
+    """Look at every sample once, some at a time, so that a set on disk need not fit into memory."""
     columns = [_Column(channels) for channels in samples.channels]
     dtypes: set[str] = set()
     zero: list[int] = []
@@ -76,22 +73,13 @@ def summarise(samples: Pairs) -> Summary:
         zero += [first + k for k in _where((block.z == 0).flatten(1).all(1))]
         for k, one in enumerate(block.u.cpu()):
             key = blake2b(one.contiguous().numpy().tobytes(), digest_size=16).digest()
-            if key in seen:
+            if seen.setdefault(key, first + k) < first + k:
                 repeated.append((seen[key], first + k))
-            seen.setdefault(key, first + k)
         first += len(block)
-    return Summary(
-        first,
-        samples.grid.shape,
-        repr(samples.grid),
-        " and ".join(sorted(dtypes)),
-        columns[0].channels(),
-        columns[1].channels(),
-        tuple(columns[0].not_finite),
-        tuple(columns[1].not_finite),
-        tuple(zero),
-        tuple(repeated),
-    )
+    u, z = columns
+    bad = tuple(u.not_finite), tuple(z.not_finite), tuple(zero)
+    kind = repr(samples.grid), " and ".join(sorted(dtypes))
+    return Summary(first, samples.grid.shape, *kind, u.channels(), z.channels(), *bad, tuple(repeated))
 
 
 class _Column:

@@ -1,4 +1,4 @@
-"""Tasks carried out by several processes that never outlive the one that started them."""
+"""Tasks carried out by several processes that never outlive their parent, and the progress that a person sees."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from operformer.errors import ResourceError, TerminatedError
 
+SECONDS_BETWEEN_LINES = 10.0
 Report = Callable[[Any], None]  # anything that can be sent between processes
 Task = Callable[[Report], None]
 
@@ -28,9 +33,13 @@ def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
     finished: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
     before = _raise_terminations()
     try:
-        with _interrupts_held_back():  # workers begin with this mask, long before they can ignore anything
+        # Workers begin with this mask: Ctrl-C would reach them before they can ignore it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
             for task in tasks:
                 pool.submit(_carry_out, task).add_done_callback(finished.put)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         left = len(tasks)
         while left:
             try:
@@ -40,7 +49,8 @@ def in_processes(tasks: Sequence[Task], workers: int, report: Report) -> None:
             if done is not None:
                 done.result()
                 left -= 1
-            _pass_on(reports, report)
+            while not reports.empty():
+                report(reports.get())
             # The pool itself looks after a worker only from the first event after its start on.
             if any(process.exitcode is not None for process in list((pool._processes or {}).values())):
                 raise BrokenProcessPool
@@ -68,15 +78,6 @@ def _raise_terminations() -> Any:
     return signal.signal(signal.SIGTERM, unwind)
 
 
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 _reports: Any = None
 
 
@@ -99,6 +100,50 @@ def _carry_out(task: Task) -> None:
     task(_reports.put)
 
 
-def _pass_on(reports: Any, report: Report) -> None:
-    while not reports.empty():
-        report(reports.get())
+class GenerationDisplay:
+    """Pairs done, pairs per second and time left: a bar in a terminal, a line now and then elsewhere."""
+
+    def __init__(self, title: str, total: int, console: Console | None = None) -> None:
+        self._console = console or Console()
+        self._title, self._total = title, total
+        self._done, self._found = 0, 0
+        self._started = self._said = time.monotonic()
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task(title, total=total, rate="")
+
+    def __enter__(self) -> GenerationDisplay:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def found(self, count: int) -> None:
+        """So many pairs were there already; they, and the time to find them, do not count for the rate."""
+        self._found += count
+        self._started = time.monotonic()
+        self._bar.update(self._task, completed=self._found)
+
+    def __call__(self, count: int) -> None:
+        """So many more are made."""
+        self._done += count
+        rate = f"{self._done / max(time.monotonic() - self._started, 1e-9):.3g} pairs/s"
+        self._bar.update(self._task, completed=self._found + self._done, rate=rate)
+        is_last = self._found + self._done == self._total
+        if not self._console.is_terminal and (is_last or time.monotonic() - self._said > SECONDS_BETWEEN_LINES):
+            self._said = time.monotonic()
+            left = self._total - self._found - self._done
+            minutes, seconds = divmod(round((time.monotonic() - self._started) / max(self._done, 1) * left), 60)
+            remaining = f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d} left"
+            line = f"{self._title}  {self._found + self._done}/{self._total}  {rate}  {remaining}"
+            self._console.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from operformer.data.imported import Imported
+from operformer.data.store import Imported
 from operformer.errors import OperformerError, ResourceError, UsageError
 from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.operators import Operator

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from operformer.data.reading.contents import shown
-from operformer.data.reading.numpy_files import open_npz
+from operformer.data.array_files import open_npz
+from operformer.data.contents import shown
 from operformer.domain import Samples
 from operformer.errors import DataError
 from operformer.evaluation.pictures import cut

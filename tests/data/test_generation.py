@@ -41,25 +41,27 @@ class Heard:
 
     def __init__(self):
         self.there, self.made = [], []
-
-    def found(self, count):
-        self.there.append(count)
+        self.found, self.append = self.there.append, self.made.append
 
     def __call__(self, count):
-        self.made.append(count)
+        self.append(count)
+
+
+def make(folder, *arguments):
+    """Whether the set is whole, and how many samples were there already and were made."""
+    heard = Heard()
+    is_whole = generate(LAW, DRAW, folder, *arguments, report=heard)
+    return is_whole, heard.there, sum(heard.made)
 
 
 def test_the_files_of_a_set(tmp_path, whole):
+    folder = tmp_path / "new" / "folder"
     assert set(whole) == {MANIFEST, *(f"shard-0000{k}.hdf5" for k in range(4))}
-    heard = Heard()
-    assert generate(LAW, DRAW, tmp_path / "new" / "folder", report=heard)
-    assert content(tmp_path / "new" / "folder") == whole
-    assert (heard.there, sum(heard.made)) == ([0], 17)
-    heard = Heard()
-    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "new" / "folder").iterdir()}
-    assert generate(LAW, DRAW, tmp_path / "new" / "folder", report=heard)
-    assert (heard.there, heard.made) == ([17], [])
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "new" / "folder").iterdir()} == times
+    assert make(folder) == (True, [0], 17)
+    assert content(folder) == whole
+    times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert make(folder) == (True, [17], 0)
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
 
 
 def test_the_manifest_says_what_the_set_is(tmp_path, whole):
@@ -70,12 +72,6 @@ def test_the_manifest_says_what_the_set_is(tmp_path, whole):
     law = {"name": "ControlledODE", "n_terms": 10, "z0": 1.0, "decay": 0.0, "horizon": 2.0}
     assert header.origin == {"problem": law, "resolution": 4, "seed": 3, "first": 0}
     assert header.fields.constants == {"n_terms": 10.0, "z0": 1.0, "decay": 0.0, "horizon": 2.0}
-
-
-def test_sets_that_follow_each_other_are_one_draw(tmp_path):
-    for name, draw in (("all", Draw(8, 4, per_shard=4)), ("rest", Draw(4, 4, first=4, per_shard=4))):
-        generate(LAW, draw, tmp_path / name)
-    assert torch.equal(open_pairs(tmp_path / "all")[4:].read().u, open_pairs(tmp_path / "rest").read().u)
 
 
 def test_the_number_of_threads_changes_nothing_and_is_as_before(tmp_path, whole):
@@ -89,52 +85,41 @@ def test_the_number_of_threads_changes_nothing_and_is_as_before(tmp_path, whole)
     assert content(tmp_path) == whole
 
 
-def test_the_worst_of_each_check_is_recorded(tmp_path):
-    generate(FLOW, Draw(7, 5, per_shard=3), tmp_path)
-    shards = Manifest.read(tmp_path).shards
-    for index, shard in enumerate(shards):
+def test_the_worst_of_each_check_is_recorded_and_sets_that_follow_each_other_are_one_draw(tmp_path):
+    for name, draw in (("all", Draw(7, 5, per_shard=3)), ("rest", Draw(4, 5, first=3, per_shard=3))):
+        generate(FLOW, draw, tmp_path / name)
+    for index, shard in enumerate(Manifest.read(tmp_path / "all").shards):
         drawn = FLOW.sample(shard.count, 5, first=3 * index)
         assert shard.checks == {"residual": float(drawn.checks["residual"].max())}
         assert 0 <= shard.checks["residual"] < 1e-10
+    assert torch.equal(open_pairs(tmp_path / "all")[3:].read().u, open_pairs(tmp_path / "rest").read().u)
 
 
-@pytest.mark.parametrize(
-    ("law", "draw", "expected"),
-    [
-        (ControlledODE(), Draw(10**6, 2048), 256),  # 16 KiB a pair: 256 are 4 MiB
+def test_files_have_a_size_that_is_easily_moved():
+    for law, draw, expected in (
+        (LAW, Draw(10**6, 2048), 256),  # 16 KiB a pair: 256 are 4 MiB
         (FLOW, Draw(10**6, 416), 48),  # 64 MiB
         (FLOW, Draw(10**6, 416, dtype="float64"), 24),
         (FLOW, Draw(10**6, 4096), 1),
         (FLOW, Draw(10, 416, per_shard=1000), 1000),
-    ],
-)
-def test_files_have_a_size_that_is_easily_moved(law, draw, expected):
-    header = make_header(law, draw)
-    assert header.per_shard == expected
-    assert header.per_shard * header.bytes_per_pair <= max(2**26, expected * header.bytes_per_pair)
+    ):
+        assert make_header(law, draw).per_shard == expected
 
 
 # Several processes and machines
 
 
-@pytest.mark.parametrize("order", list(permutations(range(3))))
+@pytest.mark.parametrize("order", [*permutations(range(3)), range(7)])
 def test_parts_in_any_order(tmp_path, whole, order):
-    done = [generate(LAW, DRAW, tmp_path, Share(part, 3)) for part in order]
-    assert done == [False, False, True]
-    assert content(tmp_path) == whole
-
-
-def test_more_parts_than_files(tmp_path, whole):
-    done = [generate(LAW, DRAW, tmp_path, Share(part, 7)) for part in range(7)]
-    assert done == [False, False, False, True, True, True, True]
+    """Also more parts than files: the last ones find the set whole."""
+    done = [generate(LAW, DRAW, tmp_path, Share(part, len(order))) for part in order]
+    assert done == [k >= min(3, len(order) - 1) for k in range(len(order))]
     assert content(tmp_path) == whole
 
 
 def test_parts_may_be_divided_otherwise_the_next_time(tmp_path, whole):
     generate(LAW, DRAW, tmp_path, Share(1, 3))
-    heard = Heard()
-    assert generate(LAW, DRAW, tmp_path, report=heard)
-    assert (heard.there, sum(heard.made)) == ([5], 12)
+    assert make(tmp_path) == (True, [5], 12)
     assert content(tmp_path) == whole
 
 
@@ -160,31 +145,23 @@ def test_parts_at_the_same_time(tmp_path, whole, parts):
 
 
 def test_a_claim_that_becomes_a_manifest_while_we_look_is_ours(tmp_path, monkeypatch, whole):
-    assert generate(LAW, DRAW, tmp_path / "done")
-    header = decode(tmp_path / "done" / MANIFEST)["header"]
-    folder = tmp_path / "other"
-    write_bytes(folder / UNFINISHED, encode({"header": header}))
+    (tmp_path / UNFINISHED).write_bytes(encode({"header": json.loads(whole[MANIFEST])["header"]}))
 
     def finished_by_another(path):
         if path.name == UNFINISHED:
-            shutil.copy(tmp_path / "done" / MANIFEST, folder / MANIFEST)
+            (tmp_path / MANIFEST).write_bytes(whole[MANIFEST])
             path.unlink()
         return decode(path)
 
     monkeypatch.setattr(generation, "decode", finished_by_another)
-    assert generation.belongs(folder, Manifest.read(tmp_path / "done").header)
+    assert generation.belongs(tmp_path, make_header(LAW, DRAW))
 
 
 def test_two_workers_make_the_same_files(tmp_path, whole):
-    heard = Heard()
-    assert generate(LAW, DRAW, tmp_path, Share(workers=2), heard)
+    assert make(tmp_path, Share(workers=2)) == (True, [0], 17)
     assert content(tmp_path) == whole
-    assert (heard.there, sum(heard.made)) == ([0], 17)
-
-
-def test_an_error_in_a_worker_is_the_error(tmp_path):
-    with pytest.raises(DivergedError, match="try smaller constants"):
-        generate(Lorenz63(rho=1e12), Draw(4, 4, per_shard=2), tmp_path, Share(workers=2))
+    with pytest.raises(DivergedError, match="try smaller constants"):  # an error in a worker is the error
+        generate(Lorenz63(rho=1e12), Draw(4, 4, per_shard=2), tmp_path / "wild", Share(workers=2))
 
 
 @pytest.mark.parametrize("began", [UNFINISHED, MANIFEST])
@@ -198,7 +175,7 @@ def test_a_process_that_begins_or_ends_while_we_look_is_none_of_strangers(tmp_pa
             if began == MANIFEST:
                 generate(LAW, DRAW, path)
             else:
-                write_bytes(path / UNFINISHED, encode({"header": decode_header(whole)}))
+                write_bytes(path / UNFINISHED, encode({"header": json.loads(whole[MANIFEST])["header"]}))
         return original(path)
 
     (tmp_path / "set").mkdir()
@@ -206,10 +183,6 @@ def test_a_process_that_begins_or_ends_while_we_look_is_none_of_strangers(tmp_pa
     assert generate(LAW, DRAW, tmp_path / "set")
     assert late
     assert content(tmp_path / "set") == whole
-
-
-def decode_header(whole):
-    return json.loads(whole[MANIFEST])["header"]
 
 
 # Interruptions
@@ -241,26 +214,25 @@ def test_an_interruption_at_any_write(tmp_path, monkeypatch, whole):
                         generate(LAW, DRAW, folder)
                 assert count == min(last + 1, writes)
             there = count - is_before if last < writes else writes
-            heard = Heard()
-            assert generate(LAW, DRAW, folder, report=heard)
-            records = min(4, max(0, there - 1) // 2)
-            assert heard.there == [min(17, 5 * records)]
+            found = min(17, 5 * min(4, max(0, there - 1) // 2))
+            assert make(folder) == (True, [found], 17 - found)
             assert content(folder) == whole
 
 
 def test_an_interruption_in_the_middle_of_a_shard(tmp_path, whole):
-    class Impatient(Heard):
-        def __call__(self, count):
-            super().__call__(count)
-            if len(self.made) == 3:
-                raise KeyboardInterrupt
+    made = []
 
+    def impatient(count):
+        made.append(count)
+        if len(made) == 3:
+            raise KeyboardInterrupt
+
+    impatient.found = lambda count: None
     with pytest.raises(KeyboardInterrupt):
-        generate(LAW, DRAW, tmp_path, report=Impatient())
+        generate(LAW, DRAW, tmp_path, report=impatient)
     assert shards_made(tmp_path) == (2, 4)
-    assert set(content(tmp_path)) == {
-        UNFINISHED, "shard-00000.hdf5", "shard-00001.hdf5", ".shard-00000.hdf5.record", ".shard-00001.hdf5.record",
-    }  # fmt: skip
+    shards = ["shard-00000.hdf5", "shard-00001.hdf5"]
+    assert set(content(tmp_path)) == {UNFINISHED, *shards, *(f".{shard}.record" for shard in shards)}
     assert generate(LAW, DRAW, tmp_path)
     assert content(tmp_path) == whole
 
@@ -271,8 +243,11 @@ def damage(path):
     path.write_bytes(data)
 
 
+DAMAGES = [damage, lambda path: os.truncate(path, 7), lambda path: path.unlink()]
+
+
 @pytest.mark.parametrize("name", ["shard-00001.hdf5", ".shard-00001.hdf5.record"])
-@pytest.mark.parametrize("how", [damage, lambda path: os.truncate(path, 7), lambda path: path.unlink()])
+@pytest.mark.parametrize("how", DAMAGES)
 def test_what_was_damaged_meanwhile_is_made_again(tmp_path, whole, name, how):
     for part in (0, 1):
         generate(LAW, DRAW, tmp_path, Share(part, 3))
@@ -281,68 +256,46 @@ def test_what_was_damaged_meanwhile_is_made_again(tmp_path, whole, name, how):
     assert content(tmp_path) == whole
 
 
-@pytest.mark.parametrize("how", [damage, lambda path: os.truncate(path, 7), lambda path: path.unlink()])
+@pytest.mark.parametrize("how", DAMAGES)
 def test_a_finished_set_is_mended_by_the_same_command(tmp_path, whole, how):
     generate(LAW, DRAW, tmp_path)
     for name in ("shard-00000.hdf5", "shard-00003.hdf5"):
         how(tmp_path / name)
     with pytest.raises(DataError):
         open_pairs(tmp_path).verify()
-    heard = Heard()
-    assert generate(LAW, DRAW, tmp_path, report=heard)
-    assert (heard.there, sum(heard.made)) == ([10], 7)
+    assert make(tmp_path) == (True, [10], 7)
     assert content(tmp_path) == whole
 
 
-def test_a_damaged_manifest_is_told(tmp_path):
+def test_a_manifest_that_is_damaged_or_another_machine_s_is_told(tmp_path):
     generate(LAW, DRAW, tmp_path)
+    values = decode(tmp_path / MANIFEST)
     damage(tmp_path / MANIFEST)
     with pytest.raises(DataError, match=r"manifest\.json is damaged.*remove .* and make the set again"):
         generate(LAW, DRAW, tmp_path)
-
-
-def test_a_shard_that_cannot_be_made_again_is_told(tmp_path):
-    generate(LAW, DRAW, tmp_path)
-    values = decode(tmp_path / MANIFEST)
     values["shards"][1]["sha256"] = "0" * 64  # as if the set came from a machine that rounds otherwise
     (tmp_path / MANIFEST).write_bytes(encode(values))
     with pytest.raises(DataError, match=r"shard-00001\.hdf5, made again, is not what the manifest says"):
         generate(LAW, DRAW, tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("host", ["node7", "node7.cluster.example.org"])
 def test_files_of_the_dead_are_removed_and_those_of_the_living_kept(tmp_path, monkeypatch, whole, host):
     monkeypatch.setattr(socket, "gethostname", lambda: host)
     dead = next(number for number in range(2**22, 1, -1) if not os.path.exists(f"/proc/{number}"))
-    living = [
-        f".shard-00000.hdf5.abc.{host}.{os.getpid()}.partial",
-        f".shard-00000.hdf5.abc.{host}.1.partial",
-        f".shard-00000.hdf5.abc.other.{dead}.partial",  # who knows
-        f".shard-00000.hdf5.abc.x{host}.{dead}.partial",
-        ".strange.partial",
-    ]
-    gone = [
-        f".shard-00000.hdf5.abc.{host}.{dead}.partial",
-        f".manifest.json.a.b.{host}.{dead}.partial",
-        f".manifest.json.ab.{host}.{10**30}.partial",
-    ]
-    for name in (*living, *gone):
-        (tmp_path / name).write_bytes(b"half")
-    assert generate(LAW, DRAW, tmp_path)
-    assert content(tmp_path) == {**whole, **dict.fromkeys(living, b"half")}
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_zombie_is_dead(tmp_path, whole):
-    """Where nobody waits for the children of the dead, their numbers stay."""
-    zombie = os.fork()
+    zombie = os.fork()  # where nobody waits for the children of the dead, their numbers stay
     if not zombie:
         os._exit(0)
     os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
-    (tmp_path / f".shard-00000.hdf5.abc.{socket.gethostname()}.{zombie}.partial").write_bytes(b"half")
+    processes = [f"{host}.{os.getpid()}", f"{host}.1", f"other.{dead}", f"x{host}.{dead}"]  # other's: who knows
+    living = [*(f".shard-00000.hdf5.abc.{process}.partial" for process in processes), ".strange.partial"]
+    gone = [f".{name}.{host}.{dead}.partial" for name in ("shard-00000.hdf5.abc", "manifest.json.a.b")]
+    for name in (*living, *gone, f".manifest.json.ab.{host}.{10**30}.partial", f".x.{host}.{zombie}.partial"):
+        (tmp_path / name).write_bytes(b"half")
     assert generate(LAW, DRAW, tmp_path)
     os.waitpid(zombie, 0)
-    assert content(tmp_path) == whole
+    assert content(tmp_path) == {**whole, **dict.fromkeys(living, b"half")}
 
 
 # What is refused
@@ -376,6 +329,9 @@ def test_a_folder_with_other_files_is_refused(tmp_path, name):
     with pytest.raises(UsageError, match="holds other files"):
         generate(LAW, DRAW, tmp_path)
     assert content(tmp_path) == {name: b"mine"}
+    for folder in (tmp_path / name, tmp_path / name / "below"):
+        with pytest.raises(ResourceError, match="cannot"):
+            generate(LAW, DRAW, folder)
 
 
 @pytest.mark.parametrize("header", [None, 3, "x", [], {}])
@@ -385,22 +341,14 @@ def test_a_strange_claim_is_refused(tmp_path, header):
         generate(LAW, DRAW, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"count": 0}, {"count": -1}, {"count": 10**30}, {"first": -1}, {"seed": -1}, {"seed": 2**32}, {"per_shard": 0},
-        {"dtype": "float16"},
-    ],
-)  # fmt: skip
-def test_a_draw_that_makes_no_sense_is_refused(wrong):
-    with pytest.raises(UsageError):
-        replace(DRAW, **wrong)
-
-
-@pytest.mark.parametrize("wrong", [{"part": 1}, {"part": -1}, {"parts": 0}, {"workers": 0}])
-def test_a_share_that_makes_no_sense_is_refused(wrong):
-    with pytest.raises(UsageError):
-        Share(**wrong)
+def test_a_draw_or_a_share_that_makes_no_sense_is_refused():
+    draws = [("count", 0), ("count", -1), ("count", 10**30), ("first", -1), ("seed", -1), ("seed", 2**32)]
+    for name, value in (*draws, ("per_shard", 0), ("dtype", "float16")):
+        with pytest.raises(UsageError):
+            replace(DRAW, **{name: value})
+    for name, value in (("part", 1), ("part", -1), ("parts", 0), ("workers", 0)):
+        with pytest.raises(UsageError):
+            Share(**{name: value})
 
 
 # Disks
@@ -419,20 +367,17 @@ def test_space_is_checked_before_the_first_byte(tmp_path, monkeypatch, whole):
         generate(LAW, DRAW, folder)
     assert not folder.parent.exists()
     assert set(asked) == {tmp_path}
-    free = 10**9
+    free = 10**12
+    for count in (10**13, 2**62):  # at once: not shard by shard
+        with pytest.raises(ResourceError, match="make room or draw less"):
+            generate(LAW, Draw(count, 1024), folder)
+    assert not folder.parent.exists()
     generate(LAW, DRAW, folder, Share(0, 2))
     free = 2 * (2**16 + 5 * 40)  # enough for what is left
     assert generate(LAW, DRAW, folder)
     assert content(folder) == whole
     free = 0
     assert generate(LAW, DRAW, folder)  # nothing to write
-
-
-@pytest.mark.parametrize("count", [10**13, 2**62])
-def test_what_no_disk_can_hold_is_refused_at_once(tmp_path, count):
-    with pytest.raises(ResourceError, match="make room or draw less"):
-        generate(LAW, Draw(count, 1024), tmp_path / "set")
-    assert not (tmp_path / "set").exists()
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
@@ -453,11 +398,3 @@ def test_a_disk_that_fills_up_is_told_and_the_set_goes_on_later(tmp_path, monkey
     assert shards_made(tmp_path) == (2, 4)
     assert generate(LAW, DRAW, tmp_path)
     assert content(tmp_path) == whole
-
-
-def test_a_file_in_place_of_the_folder(tmp_path):
-    (tmp_path / "file").write_text("mine")
-    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(ResourceError, match="file"):
-            generate(LAW, DRAW, folder)
-    assert (tmp_path / "file").read_text() == "mine"

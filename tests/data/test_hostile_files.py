@@ -1,5 +1,6 @@
 """Damaged and malicious files: one line each, soon, and nothing happens."""
 
+import pickle
 import time
 
 import pytest
@@ -27,10 +28,7 @@ def test_it_is_refused_in_one_line_and_nothing_happens(make, tmp_path):
     assert not (tmp_path / "canary").exists()
 
 
-def test_the_corpus_is_large_and_its_canary_sings(tmp_path):
-    assert len(CASES) >= 100
+def test_the_canary_sings(tmp_path):
     (path,), _ = CASES["plain_pickle"](tmp_path)
-    import pickle
-
     pickle.loads(path.read_bytes())
     assert (tmp_path / "canary").exists()

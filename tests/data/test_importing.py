@@ -16,26 +16,19 @@ ORIGIN = {"file": "mine.npz", "options": {"layout": "b x y", "steps": (0, -1)}}
 def test_it_is_divided_as_a_generated_set(tmp_path, monkeypatch):
     samples = pairs(GRIDS["cells 2d"], 23)
     monkeypatch.setattr(generation, "SHARD_BYTES", 5 * 5 * 7 * 5 * 4)
-    store(samples, tmp_path, "mine", ORIGIN)
-    stored = open_pairs(tmp_path)
+    stored = store(samples, tmp_path / "set", "mine", ORIGIN)
     assert [shard.count for shard in stored.manifest.shards] == [5, 5, 5, 5, 3]
     assert_same_pairs(stored.read(), samples)
     header = stored.manifest.header
-    assert (header.title, header.fields.inputs, header.fields.outputs) == (
-        "mine",
-        ("u_0", "u_1"),
-        ("z_0", "z_1", "z_2"),
-    )
+    names = header.fields.inputs, header.fields.outputs
+    assert (header.title, *names) == ("mine", ("u_0", "u_1"), ("z_0", "z_1", "z_2"))
     assert header.origin["file"] == "mine.npz"
     assert header.origin["options"] == {"layout": "b x y", "steps": [0, -1]}
     worst = [shard.checks["residual"] for shard in stored.manifest.shards]
     assert worst == [float(samples.checks["residual"][k : k + 5].max()) for k in range(0, 23, 5)]
-
-
-def test_a_large_pair_has_a_file_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(generation, "SHARD_BYTES", 1)
-    store(pairs(GRIDS["cells 2d"], 3), tmp_path, "mine", {})
-    assert [shard.count for shard in open_pairs(tmp_path).manifest.shards] == [1, 1, 1]
+    large = store(pairs(GRIDS["cells 2d"], 3), tmp_path / "large", "mine", {})  # a file for each
+    assert [shard.count for shard in large.manifest.shards] == [1, 1, 1]
 
 
 def test_the_same_again_changes_nothing_and_mends(tmp_path):
@@ -97,12 +90,6 @@ def test_other_precisions_become_one_of_two(tmp_path, u, z, kept):
     assert_same_pairs(read, given.to(dtype=kept))
 
 
-def test_no_pairs_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="no pairs"):
-        store(pairs(GRIDS["cells 2d"])[:0], tmp_path / "set", "mine", {})
-    assert not (tmp_path / "set").exists()
-
-
 def test_it_goes_on_after_an_interruption(tmp_path, monkeypatch):
     samples = pairs(GRIDS["cells 2d"], 23)
     monkeypatch.setattr(generation, "SHARD_PAIRS", 5)
@@ -126,9 +113,11 @@ def test_it_goes_on_after_an_interruption(tmp_path, monkeypatch):
     assert content(tmp_path / "part") == content(tmp_path / "whole")
 
 
-def test_space_is_checked_first(tmp_path, monkeypatch):
-    usage = generation.shutil.disk_usage(tmp_path)
+def test_no_pairs_and_no_space_are_refused(tmp_path, monkeypatch):
+    samples, usage = pairs(GRIDS["cells 2d"]), generation.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(generation.shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(UsageError, match="no pairs"):
+        store(samples[:0], tmp_path / "set", "mine", {})
     with pytest.raises(ResourceError, match="make room"):
-        store(pairs(GRIDS["cells 2d"]), tmp_path / "set", "mine", {})
+        store(samples, tmp_path / "set", "mine", {})
     assert not (tmp_path / "set").exists()

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import random
 import time
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from sets import GRIDS
 from operformer.data import manifest
 from operformer.data.manifest import (
     MANIFEST,
+    Fields,
     GridRecord,
     Header,
     Manifest,
@@ -21,7 +21,6 @@ from operformer.data.manifest import (
     read_header,
     shard_name,
 )
-from operformer.data.shard import Fields
 from operformer.errors import DataError, UsageError
 
 FIELDS = Fields(("a",), ("p", "q"), None, "wall", {"tau": 1 / 3})
@@ -52,12 +51,6 @@ def test_it_comes_back(tmp_path):
         assert read_header(tmp_path / MANIFEST) == header
 
 
-def test_the_same_set_gives_the_same_bytes(tmp_path):
-    for name in ("one", "other"):
-        Manifest(HEADER, SHARDS).write(tmp_path / name)
-    assert (tmp_path / "one" / MANIFEST).read_bytes() == (tmp_path / "other" / MANIFEST).read_bytes()
-
-
 def test_pairs_are_divided():
     assert HEADER.n_shards == 5
     assert HEADER.bytes_per_pair == PAIR
@@ -69,15 +62,11 @@ def test_pairs_are_divided():
     assert replace(HEADER, count=10**15).pairs_in(range(2 * 10**14)) == 10**15
 
 
-def test_every_bit_counts(tmp_path, values):
+def test_the_same_set_gives_the_same_bytes(tmp_path, values):
     path = tmp_path / MANIFEST
     good = path.read_bytes()
-    for bit in random.Random(0).sample(range(8 * len(good)), 400):
-        damaged = bytearray(good)
-        damaged[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"manifest\.json is damaged"):
-            Manifest.read(tmp_path)
+    Manifest(HEADER, SHARDS).write(tmp_path)
+    assert path.read_bytes() == good
 
 
 @pytest.mark.parametrize(
@@ -103,11 +92,7 @@ def test_one_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     Manifest(HEADER, SHARDS).write(tmp_path)
     with pytest.raises(DataError, match="bytes where at most 10 belong"):
         Manifest.read(tmp_path)
-
-
-def test_one_that_another_process_removes_while_we_look_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(type(tmp_path), "is_file", lambda path: True)
-    with pytest.raises(DataError, match=r"cannot read .*no such file"):
+    with pytest.raises(DataError, match=r"cannot read .*no such file"):  # as if another process had just removed it
         decode(tmp_path / ".shard-00003.hdf5.record")
 
 
@@ -169,25 +154,18 @@ def test_hostile_manifests_are_refused_at_once(tmp_path, values):
     assert len(HOSTILE) >= 100
 
 
-@pytest.mark.parametrize("key", ["header", "shards"])
-def test_a_part_that_is_missing_is_told(tmp_path, values, key):
-    del values[key]
-    (tmp_path / MANIFEST).write_bytes(encode(values))
-    with pytest.raises(DataError, match="is no manifest of pairs"):
+def test_other_formats_and_parts_that_are_missing_are_refused(tmp_path, values, monkeypatch):
+    path = tmp_path / MANIFEST
+    path.write_bytes(json.dumps(json.loads(path.read_bytes())).encode())  # the same values, written otherwise
+    with pytest.raises(DataError, match="damaged"):
         Manifest.read(tmp_path)
-
-
-def test_another_format_is_refused(tmp_path, monkeypatch):
-    Manifest(HEADER, SHARDS).write(tmp_path)
+    for key in ("header", "shards"):
+        path.write_bytes(encode({name: value for name, value in values.items() if name != key}))
+        with pytest.raises(DataError, match="is no manifest of pairs"):
+            Manifest.read(tmp_path)
+    path.write_bytes(encode(values))
     monkeypatch.setattr(manifest, "FORMAT", 2)
     with pytest.raises(DataError, match=r"manifest\.json"):
-        Manifest.read(tmp_path)
-
-
-def test_json_written_otherwise_is_refused(tmp_path, values):
-    path = tmp_path / MANIFEST
-    path.write_bytes(json.dumps(json.loads(path.read_bytes())).encode())
-    with pytest.raises(DataError, match="damaged"):
         Manifest.read(tmp_path)
 
 

@@ -89,32 +89,24 @@ def test_slices_and_indices_choose_as_in_memory(folder, whole):
             assert_same_pairs(block, other)
 
 
-def test_a_slice_backwards_is_the_set_backwards(folder, whole):
-    assert_same_pairs(open_pairs(folder)[::-1].read(), whole[torch.arange(22, -1, -1)])
-    assert_same_pairs(open_pairs(folder)[20:2:-3][1:3].read(), whole[torch.tensor([17, 14])])
-
-
-def test_no_pairs_are_no_pairs(folder):
+def test_slices_backwards_and_of_nothing(folder, whole):
     stored = open_pairs(folder)
+    assert_same_pairs(stored[::-1].read(), whole[torch.arange(22, -1, -1)])
+    assert_same_pairs(stored[20:2:-3][1:3].read(), whole[torch.tensor([17, 14])])
     assert len(stored[5:5]) == 0
     assert stored[torch.tensor([], dtype=torch.long)].u.shape == (0, 3, 7)
     assert list(stored[5:5].blocks(3)) == []
 
 
-@pytest.mark.parametrize(
-    "index",
-    [torch.tensor(3), torch.tensor([1.0]), torch.tensor([[1]]), torch.ones(22, dtype=torch.bool), 3, [1, 2], "a", None],
-    ids=repr,
-)
-def test_other_indices_are_refused(folder, index):
-    with pytest.raises(UsageError, match="slice or a row of indices"):
-        open_pairs(folder)[index]
-
-
-@pytest.mark.parametrize("position", [23, -24, 10**12])
-def test_indices_outside_are_refused(folder, position):
-    with pytest.raises(UsageError, match=f"holds 23 pairs: got the index {position}"):
-        open_pairs(folder)[torch.tensor([0, position, 1])]
+def test_other_indices_are_refused(folder):
+    stored = open_pairs(folder)
+    tensors = torch.tensor(3), torch.tensor([1.0]), torch.tensor([[1]]), torch.ones(22, dtype=torch.bool)
+    for index in (*tensors, 3, [1, 2], "a", None):
+        with pytest.raises(UsageError, match="slice or a row of indices"):
+            stored[index]
+    for position in (23, -24, 10**12):
+        with pytest.raises(UsageError, match=f"holds 23 pairs: got the index {position}"):
+            stored[torch.tensor([0, position, 1])]
 
 
 def test_a_shard_is_compared_with_its_checksum_once_and_only_when_needed(folder, monkeypatch):
@@ -206,27 +198,27 @@ def test_bytes_too_many_zeros_and_files_that_are_gone(small, opened):
         for other in (whole + b"\x00", bytes(len(whole)), whole[:-512] + bytes(512)):
             path.write_bytes(other)
             use(small, opened, path)
+        if name == MANIFEST:
+            path.write_bytes(whole)
+            continue
+        for put, take in ((None, None), (path.mkdir, path.rmdir), (lambda p=path: os.mkfifo(p), path.unlink)):
+            path.unlink(missing_ok=True)
+            if put:
+                put()
+            use(small, opened, path)
+            if take:
+                take()
         path.write_bytes(whole)
-        if name != MANIFEST:
-            for number in range(3):
-                path.unlink()
-                if number == 1:
-                    path.mkdir()
-                if number == 2:
-                    os.mkfifo(path)
-                use(small, opened, path)
-                path.rmdir() if number == 1 else path.unlink(missing_ok=True)
-                path.write_bytes(whole)
 
 
 def test_shards_that_change_places_are_refused(small, opened):
     one, other = small / "shard-00000.hdf5", small / "shard-00001.hdf5"
-    swapped = one.read_bytes(), other.read_bytes()
-    assert len(swapped[0]) == len(swapped[1])
-    one.write_bytes(swapped[1])
+    first, second = one.read_bytes(), other.read_bytes()
+    assert len(first) == len(second)
+    one.write_bytes(second)
     use(small, opened, one)
-    one.write_bytes(swapped[0])
-    other.write_bytes(swapped[0])
+    one.write_bytes(first)
+    other.write_bytes(first)
     use(small, opened, other)
 
 
@@ -237,10 +229,9 @@ def test_damage_after_opening_is_found_before_the_shard_is_used(small):
     damaged = bytearray(path.read_bytes())
     damaged[-1] ^= 1
     path.write_bytes(damaged)
-    with pytest.raises(DataError, match=r"shard-00002\.hdf5 is damaged"):
-        stored[torch.tensor([6])]
-    with pytest.raises(DataError, match=r"shard-00002\.hdf5 is damaged"):
-        stored.verify()
+    for use_it in (lambda: stored[torch.tensor([6])], stored.verify):
+        with pytest.raises(DataError, match=r"shard-00002\.hdf5 is damaged"):
+            use_it()
 
 
 def test_a_link_is_its_file(small, tmp_path, opened):
@@ -251,14 +242,10 @@ def test_a_link_is_its_file(small, tmp_path, opened):
     open_pairs(small).verify()
     elsewhere.write_bytes(elsewhere.read_bytes()[::-1])
     use(small, opened, path)
-    elsewhere.unlink()
-    use(small, opened, path)
-    path.unlink()
-    path.symlink_to("/dev/zero")
-    use(small, opened, path)
-    path.unlink()
-    path.symlink_to(path)
-    use(small, opened, path)
+    for target in ("nowhere", "/dev/zero", path):
+        path.unlink()
+        path.symlink_to(target)
+        use(small, opened, path)
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty", "file"])

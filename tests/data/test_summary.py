@@ -26,9 +26,8 @@ def test_blocks_make_no_difference():
             mean = (values[:, k] * weights).sum(-1).mean()
             std = np.sqrt((((values[:, k] - mean) ** 2) * weights).sum(-1).mean())
             expected = [values[:, k].min(), values[:, k].max(), mean, std]
-            np.testing.assert_allclose(
-                [channel.minimum, channel.maximum, channel.mean, channel.std], expected, rtol=1e-12
-            )
+            found = [channel.minimum, channel.maximum, channel.mean, channel.std]
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_samples_that_nothing_can_be_learnt_from_are_named():
@@ -39,10 +38,8 @@ def test_samples_that_nothing_can_be_learnt_from_are_named():
     samples.z[100] = 0
     samples.u[139] = samples.u[2]
     summary = summarise(samples)
-    assert summary.not_finite_u == (3, 129)
-    assert summary.not_finite_z == (70,)
-    assert summary.zero_z == (100,)
-    assert summary.repeated_u == ((2, 139),)
+    assert (summary.not_finite_u, summary.not_finite_z) == ((3, 129), (70,))
+    assert (summary.zero_z, summary.repeated_u) == ((100,), ((2, 139),))
     assert np.isfinite([summary.u[0].maximum, summary.u[0].mean, summary.u[0].std, summary.z[0].minimum]).all()
     lines = summary.lines()
     assert lines[0] == "140 pairs of float64 on Grid(nodes, 17 points in [0, 2])"

@@ -1,5 +1,6 @@
-"""Processes: their reports arrive, their errors are those of the task, and none of them is left behind."""
+"""Processes: their reports arrive, their errors are those of the task, none is left behind; and the progress shown."""
 
+import io
 import os
 import signal
 import subprocess
@@ -10,8 +11,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from operformer.data.workers import in_processes
+from operformer.data import workers
+from operformer.data.workers import GenerationDisplay, in_processes
 from operformer.errors import DivergedError, ResourceError, TerminatedError
 
 
@@ -111,3 +114,50 @@ def test_sigterm_unwinds_and_leaves_nothing_behind(tmp_path):
         in_processes([partial(sleep, tmp_path), partial(sleep, tmp_path)], 2, lambda count: None)
     assert signal.getsignal(signal.SIGTERM) is before
     assert all(is_gone(process) for process in processes(tmp_path))
+
+
+# What a person sees while a set is made, at times that the test chooses.
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass when the test says so."""
+    now = [100.0]
+    monkeypatch.setattr(workers.time, "monotonic", lambda: now[0])
+    return now
+
+
+def shown(clock, title, total, events, is_terminal=False):
+    """What is printed; an event is the seconds that pass, and how many samples were found (negative) or made."""
+    console = Console(file=io.StringIO(), force_terminal=is_terminal, width=100, highlight=False, markup=False)
+    with GenerationDisplay(title, total, console) as display:
+        for seconds, count in events:
+            clock[0] += seconds
+            if count > 0:
+                display(count)
+            else:
+                display.found(-count)
+    return console.file.getvalue()
+
+
+def test_elsewhere_than_in_a_terminal_it_says_a_line_now_and_then(clock):
+    assert shown(clock, "darcy [red]", 100, [(0, 0), *[(3, 6)] * 10, (0, 40)]).splitlines() == [
+        "darcy [red]  24/100  2 pairs/s  0:00:38 left",
+        "darcy [red]  48/100  2 pairs/s  0:00:26 left",
+        "darcy [red]  100/100  3.33 pairs/s  0:00:00 left",
+    ]
+    assert "277:46:29 left" in shown(clock, "darcy", 10**6, [(0, 0), (11, 11)])
+
+
+def test_what_was_there_and_the_time_to_check_it_do_not_count_for_the_rate(clock):
+    text = shown(clock, "darcy", 1000, [(500, -900), (20, 20)])
+    assert text == "darcy  920/1000  1 pairs/s  0:01:20 left\n"
+    assert shown(clock, "darcy", 7, [(0, -7)]) == ""
+    assert "7/7" in shown(clock, "darcy", 7, [(0, 7)])  # in no time
+
+
+def test_a_bar_in_a_terminal(clock):
+    text = shown(clock, "darcy", 7, [(0, -2), (2, 5)], is_terminal=True)
+    assert "7/7" in text
+    assert "2.5 pairs/s" in text
+    assert text.endswith("\x1b[?25h")  # the cursor is back

@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import pi
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from operformer.data.reading.contents import KINDS, POINTS, Contents, UniformKind, WeightsName, shown
+from operformer.data.contents import KINDS, POINTS, Contents, UniformKind, WeightsName, shown, whole
 from operformer.domain import Grid, voronoi_weights
 from operformer.domain.box import GivenBounds, checked_bounds
 from operformer.errors import DataError, UsageError
 
-NAMES = (
-    "{}-coordinate",
-    "{}_coordinate",
-    "{}_coord",
-    "grid/{}",
-    "coords/{}",
-    "coordinates/{}",
-    "grid_{}",
-    "{}_grid",
-    "{}",
-)
+# What the coordinates along an axis are called.
+NAMES = ("{}-coordinate", "{}_coordinate", "{}_coord", "grid/{}", "coords/{}", "coordinates/{}", "grid_{}", "{}_grid")
 
 
 def find_axes(contents: Contents, taken: set[str]) -> dict[str, np.ndarray]:
     """The coordinates along x, y and z that a file has under one of the usual names."""
     if contents.axes:
         return dict(contents.axes)
-    found = {letter: values for letter in "xyz" if (values := _named(contents, letter, taken)) is not None}
+    found = {letter: values for letter in "xyz" if (values := find_row(contents, letter, taken)) is not None}
     return found if "x" in found else {}
 
 
-def find_times(contents: Contents, taken: set[str]) -> np.ndarray | None:
-    """The times of a file that knows no other coordinates: those of functions of time."""
-    return _named(contents, "t", taken)
+def find_row(contents: Contents, letter: str, taken: set[str]) -> np.ndarray | None:
+    """The values along one axis: a row of numbers, or all points of a tensor product, as ndgrid makes them."""
+    for pattern in (*NAMES, "{}"):
+        for name in (pattern.format(letter), pattern.format(letter.upper())):
+            array = contents.arrays.get(name)
+            if name in taken or array is None or not array.shape or max(array.shape) < 2 or 0 in array.shape:
+                continue
+            is_row = sum(n > 1 for n in array.shape) == 1
+            if is_row or name != letter:  # a lone small letter may well be something else
+                values = whole(array)
+                return values.reshape(-1) if is_row else _of_product(values, letter, name, contents.path)
+    return None
 
 
 def find_points(contents: Contents, taken: set[str]) -> np.ndarray | None:
     """The scattered points (N, d) that a file has under one of the usual names."""
-    for name in POINTS:
-        array = contents.arrays.get(name)
-        if name in taken or array is None or len(array.shape) != 2 or array.shape[1] > 3:
-            continue
-        return np.asarray(array[:, :], dtype=np.float64)
-    return None
+    shapes = {name: contents.arrays[name].shape for name in POINTS if name in contents.arrays and name not in taken}
+    found = next((name for name, shape in shapes.items() if len(shape) == 2 and shape[1] <= 3), None)
+    return None if found is None else whole(contents.arrays[found])
 
 
 def find_many_points(contents: Contents, taken: set[str]) -> str | None:
@@ -61,7 +60,7 @@ def find_weights(contents: Contents, taken: set[str], count: int) -> np.ndarray 
     array = contents.arrays.get("weights")
     if "weights" in taken or array is None or [n for n in array.shape if n != 1] != [count]:
         return None
-    return np.asarray(array[(slice(None),) * len(array.shape)], dtype=np.float64).reshape(-1)
+    return whole(array).reshape(-1)
 
 
 def grid_of_axes(
@@ -75,7 +74,10 @@ def grid_of_axes(
     box = None if bounds is None else checked_bounds(bounds, len(axes))
     recognised = []
     for k, (letter, values) in enumerate(axes.items()):
-        _check(values, letter, path)
+        if not np.isfinite(values).all():
+            raise DataError(f"{path} has values of {letter} that are not finite; give a Grid")
+        if len(values) < 2:
+            raise DataError(f"{path} has one point along {letter}; a function needs at least two")
         allowed = kinds.get(letter, KINDS) if kind is None else (kind,)
         ends = None if box is None else box[k]
         one = _recognise(values, allowed, ends)
@@ -103,73 +105,70 @@ def grid_of_points(
     """Scattered points in the box that holds them, unless the user names one; without weights those of a rule."""
     if not np.isfinite(points).all():
         raise DataError(f"{path} has points that are not finite; give a Grid without them")
-    box = bounds or [(float(low), float(high)) for low, high in zip(points.min(0), points.max(0), strict=True)]
-    try:
-        x = torch.tensor(points)
-        if weights is None and rule == "voronoi":
-            return Grid.scattered(x, voronoi_weights(Grid.scattered(x, bounds=box).points, box), box)
-        return Grid.scattered(x, None if weights is None else torch.tensor(weights), box)
-    except UsageError as error:
-        if bounds is not None:
-            raise
-        raise DataError(f"{path} has points that make no grid: {error}") from None
+    with _refusing_points(bounds, path):
+        box = bounds or _box_of(points)
+        return Grid.scattered(torch.tensor(points), _weights(points, weights, rule, box), box)
 
 
 def grid_of_many_points(
-    contents: Contents, name: str, samples: int, rule: WeightsName, bounds: GivenBounds | None
+    contents: Contents, name: str, extent: dict[str, int], rule: WeightsName, bounds: GivenBounds | None
 ) -> Grid:
     """Points (b, N, d) of their own for every sample, of which the first counts (b,) are there, in one box.
 
     Weights are an array weights (b, N), else those of a rule.
     """
-    path, shape = contents.path, contents.arrays[name].shape
-    points = np.asarray(contents.arrays[name][:, :, :], dtype=np.float64)
-    counts = _of_samples(contents, "counts", (shape[0],))
-    counts = np.full(shape[0], shape[1]) if counts is None else counts
-    if shape[0] != samples:
-        raise DataError(f"{path} has points for {shape[0]} samples, and values for {samples}")
-    if not ((counts >= 2) & (counts <= shape[1]) & (counts == np.floor(counts))).all() or counts.max() != shape[1]:
-        raise DataError(f"{path} has counts that do not fit its {shape[1]} points; the longest set has all of them")
+    path, shape = contents.path, tuple(contents.arrays[name].shape)
+    if "t" in extent:
+        raise DataError(f"{path} has other points for each sample and steps in time; give u and z by name")
+    if shape[1] != extent["n"] or shape[2] > 3:
+        wanted = f"(samples, {extent['n']}, d), d = 1, 2 or 3"
+        raise DataError(f"{path} has {shown(name)} of shape {shape} for points of their own: {wanted}")
+    points, samples = whole(contents.arrays[name]), extent.get("b", 1)
+    n_sets, longest = shape[:2]
+    given = _of_samples(contents, "counts", (n_sets,))
+    counts = np.full(n_sets, longest) if given is None else given
+    if n_sets != samples:
+        raise DataError(f"{path} has points for {n_sets} samples, and values for {samples}")
+    if not ((counts >= 2) & (counts <= longest) & (counts == np.floor(counts))).all() or counts.max() != longest:
+        raise DataError(f"{path} has counts that do not fit its {longest} points; the longest set has all of them")
     sets = [one[: int(n)] for one, n in zip(points, counts, strict=True)]
-    every = np.concatenate(sets)
-    if not np.isfinite(every).all():
+    if not all(np.isfinite(one).all() for one in sets):
         raise DataError(f"{path} has points that are not finite; leave them out, and lower counts")
-    box = bounds or [(float(low), float(high)) for low, high in zip(every.min(0), every.max(0), strict=True)]
-    weights = _of_samples(contents, "weights", shape[:2])
+    stored = _of_samples(contents, "weights", (n_sets, longest))
+    with _refusing_points(bounds, path):
+        box = bounds or _box_of(np.concatenate(sets))
+        rows = [None] * n_sets if stored is None else [row[: len(one)] for row, one in zip(stored, sets, strict=True)]
+        weights = [_weights(one, row, rule, box) for one, row in zip(sets, rows, strict=True)]
+        known = [one for one in weights if one is not None]
+        return Grid.ragged([torch.tensor(one) for one in sets], known or None, box)
+
+
+@contextmanager
+def _refusing_points(bounds: GivenBounds | None, path: Path) -> Iterator[None]:
+    """Blame the file for points that make no grid, unless it may be the bounds that a user gave."""
     try:
-        if weights is not None:
-            given = [torch.tensor(one[: int(n)]) for one, n in zip(weights, counts, strict=True)]
-        elif rule == "voronoi":
-            given = [voronoi_weights(Grid.scattered(torch.tensor(x), bounds=box).points, box) for x in sets]
-        else:
-            given = None
-        return Grid.ragged([torch.tensor(x) for x in sets], given, box)
+        yield
     except UsageError as error:
         if bounds is not None:
             raise
         raise DataError(f"{path} has points that make no grid: {error}") from None
 
 
+def _box_of(points: np.ndarray) -> list[tuple[float, float]]:
+    return [(float(low), float(high)) for low, high in zip(points.min(0), points.max(0), strict=True)]
+
+
+def _weights(points: np.ndarray, stored: np.ndarray | None, rule: WeightsName, box: GivenBounds) -> Tensor | None:
+    """The weights that a file has for these points, else those of their Voronoi cells, or none, which are equal."""
+    if stored is not None or rule != "voronoi":
+        return None if stored is None else torch.tensor(stored)
+    return voronoi_weights(Grid.scattered(torch.tensor(points), bounds=box).points, box)
+
+
 def _of_samples(contents: Contents, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
     """An array of numbers for each sample, if a file has one of that name and shape."""
     array = contents.arrays.get(name)
-    if array is None or tuple(array.shape) != tuple(shape):
-        return None
-    return np.asarray(array[(slice(None),) * len(shape)], dtype=np.float64)
-
-
-def _named(contents: Contents, letter: str, taken: set[str]) -> np.ndarray | None:
-    """The values along one axis: a row of numbers, or all points of a tensor product, as ndgrid makes them."""
-    for pattern in NAMES:
-        for name in (pattern.format(letter), pattern.format(letter.upper())):
-            array = contents.arrays.get(name)
-            if name in taken or array is None or not array.shape or max(array.shape) < 2 or 0 in array.shape:
-                continue
-            is_row = sum(n > 1 for n in array.shape) == 1
-            if is_row or name != letter:  # a lone small letter may well be something else
-                values = np.asarray(array[(slice(None),) * len(array.shape)], dtype=np.float64)
-                return values.reshape(-1) if is_row else _of_product(values, letter, name, contents.path)
-    return None
+    return None if array is None or tuple(array.shape) != shape else whole(array)
 
 
 def _of_product(values: np.ndarray, letter: str, name: str, path: Path) -> np.ndarray:
@@ -183,13 +182,6 @@ def _of_product(values: np.ndarray, letter: str, name: str, path: Path) -> np.nd
         f"{path}: the coordinates {shown(name)} of shape {values.shape} do not vary along axis {axis} alone; store one "
         "row of coordinates for each axis, points (N, d) named points for scattered ones, or give a Grid"
     )
-
-
-def _check(values: np.ndarray, letter: str, path: Path) -> None:
-    if not np.isfinite(values).all():
-        raise DataError(f"{path} has values of {letter} that are not finite; give a Grid")
-    if len(values) < 2:
-        raise DataError(f"{path} has one point along {letter}; a function needs at least two")
 
 
 def _recognise(

@@ -44,27 +44,17 @@ def test_what_is_no_double_is_single(dtype, tmp_path):
     np.testing.assert_array_equal(samples.u[:, 0], values.astype(np.float32))
 
 
-def test_u_and_z_get_the_wider_precision_of_both(tmp_path):
-    np.savez(tmp_path / "a.npz", u=np.ones((5, 7), bool), z=np.full((5, 7), 0.1))
-    samples = operformer.read(tmp_path / "a.npz")
+def test_u_and_z_get_the_wider_precision_and_what_is_not_finite_is_kept(tmp_path):
+    z = np.full((5, 7), 0.1)
+    z[3, 2], z[4, 1] = np.nan, np.inf
+    np.savez(tmp_path / "data", u=np.ones((5, 7), bool), z=z)
+    (tmp_path / "data.npz").rename(tmp_path / "data.bin")  # the name of a file does not matter
+    samples = operformer.read(str(tmp_path / "data.bin"))
     assert samples.u.dtype == samples.z.dtype == torch.float64
-    assert float(samples.z[0, 0, 0]) == 0.1
-
-
-def test_what_is_not_finite_is_read_as_it_is(tmp_path):
-    u = np.ones((5, 7))
-    u[3, 2], u[4, 1] = np.nan, np.inf
-    np.savez(tmp_path / "a.npz", u=u, z=np.ones((5, 7)))
-    np.testing.assert_array_equal(operformer.read(tmp_path / "a.npz").u[:, 0], u)
+    np.testing.assert_array_equal(samples.z[:, 0], z)
 
 
 def test_an_unknown_name_lists_the_known(tmp_path):
     np.savez(tmp_path / "a.npz", first=np.ones((5, 7)), second=np.ones((5, 7)))
     with pytest.raises(DataError, match=r"no array 'furst'; it holds 'first' \(5, 7\), 'second' \(5, 7\)"):
         operformer.read(tmp_path / "a.npz", "furst", "second")
-
-
-def test_the_name_of_a_file_does_not_matter(tmp_path):
-    np.savez(tmp_path / "a.npz", u=np.ones((5, 7)), z=np.ones((5, 7)))
-    (tmp_path / "a.npz").rename(tmp_path / "data.bin")
-    assert len(operformer.read(str(tmp_path / "data.bin"))) == 5

@@ -23,22 +23,13 @@ def burgers(numbered, tmp_path):
     return tmp_path / "a.hdf5"
 
 
-def test_one_dimension(burgers, numbered):
-    samples = operformer.read(burgers)
-    stored = numbered("b t x").astype(np.float32)
-    np.testing.assert_array_equal(samples.u[:, 0], stored[:, 0])
-    np.testing.assert_array_equal(samples.z[:, 0], stored[:, 2])
-    assert repr(samples.grid) == repr(Grid.uniform(7, kind="cells"))
-
-
 def test_steps_and_leads(burgers, numbered):
     stored = numbered("b t x").astype(np.float32)
-    samples = operformer.read(burgers, steps=(1, 2))
-    np.testing.assert_array_equal(samples.u[:, 0], stored[:, 1])
-    np.testing.assert_array_equal(samples.z[:, 0], stored[:, 2])
-    samples = operformer.read(burgers, steps=(-3, -2))
-    np.testing.assert_array_equal(samples.u[:, 0], stored[:, 0])
-    np.testing.assert_array_equal(samples.z[:, 0], stored[:, 1])
+    for steps, (before, after) in ((None, (0, 2)), ((1, 2), (1, 2)), ((-3, -2), (0, 1))):
+        samples = operformer.read(burgers, steps=steps)
+        np.testing.assert_array_equal(samples.u[:, 0], stored[:, before])
+        np.testing.assert_array_equal(samples.z[:, 0], stored[:, after])
+        assert repr(samples.grid) == repr(Grid.uniform(7, kind="cells"))
     samples = operformer.read(burgers, lead=1)
     np.testing.assert_array_equal(samples.u[:, 0], stored[:, :-1].reshape(10, 7))
     np.testing.assert_array_equal(samples.z[:, 0], stored[:, 1:].reshape(10, 7))
@@ -49,27 +40,25 @@ def test_steps_and_leads(burgers, numbered):
             assert part.z.equal(samples.z[first : first + count])
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
+def test_options_that_do_not_fit(burgers):
+    for options, complaint in (
         ({"steps": (0, 3)}, "each from -3 to 2"),
         ({"steps": (0,)}, "two whole numbers"),
+        ({"steps": (0, 1.0)}, "two whole numbers"),
         ({"lead": 3}, "lead must be from 1 to 2"),
         ({"lead": 0}, "lead must be from 1 to 2"),
-        ({"lead": 1, "steps": (0, 1)}, "exclude each other"),
-        ({"steps": (0, 1.0)}, "two whole numbers"),
         ({"lead": "1"}, "lead must be a whole number"),
+        ({"lead": 1, "steps": (0, 1)}, "exclude each other"),
         ({"bounds": [(0, 1, 2)]}, "bounds must be"),
         ({"first": 5}, "ask for pairs 5 to 5: .* holds 5"),
         ({"count": 6}, "ask for pairs 0 to 5: .* holds 5"),
         ({"first": -1}, "first must not be negative"),
         ({"layout": "b x"}, "names 2 axes"),
+        ({"layout": ("b t x", "b t n")}, "must have the same axes of space"),
         ({"u": 3}, "u must be the name of an array"),
-    ],
-)
-def test_options_that_do_not_fit(burgers, options, complaint):
-    with pytest.raises(UsageError, match=complaint):
-        operformer.read(burgers, **options)
+    ):
+        with pytest.raises(UsageError, match=complaint):
+            operformer.read(burgers, **options)
 
 
 def test_darcy(numbered, tmp_path):

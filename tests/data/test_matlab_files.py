@@ -7,7 +7,7 @@ import torch
 from scipy.io import loadmat, savemat
 
 import operformer
-from operformer.data.reading.matlab_files import open_mat
+from operformer.data.array_files import open_mat
 
 
 @pytest.mark.parametrize("packed", [False, True])

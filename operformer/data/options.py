@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import get_args
 
-from operformer.data.reading.contents import KINDS, Array, Contents, UniformKind, WeightsName, shown
-from operformer.data.reading.coordinates import (
+from operformer.data.contents import KINDS, Array, Contents, UniformKind, WeightsName, shown
+from operformer.data.coordinates import (
     find_axes,
     find_many_points,
     find_points,
-    find_times,
+    find_row,
     find_weights,
     grid_of_axes,
     grid_of_many_points,
     grid_of_points,
 )
-from operformer.data.reading.layout import (
+from operformer.data.layout import (
+    Field,
     Layout,
-    fits,
+    Selection,
     inferred,
     parse,
+    placed,
     sizes,
     space_of,
-    space_of_function,
 )
-from operformer.data.reading.selection import Field, Selection
 from operformer.domain import Grid
 from operformer.domain.box import Bounds, GivenBounds, checked_bounds
 from operformer.errors import DataError, UsageError
@@ -45,15 +47,15 @@ class Expected:
 class Options:
     """What the user says of a file, and what is expected of one with inputs alone."""
 
-    u: tuple[str, ...]
-    z: tuple[str, ...]
-    layouts: tuple[Layout, Layout] | None
-    steps: tuple[int, int] | None
-    lead: int | None
-    grid: Grid | UniformKind | None
-    bounds: GivenBounds | None
-    expected: Expected | None = None
+    u: str | Sequence[str] | None = None
+    z: str | Path | Sequence[str] | None = None
+    layout: str | tuple[str, str] | None = None
+    steps: tuple[int, int] | None = None
+    lead: int | None = None
+    grid: Grid | UniformKind | None = None
+    bounds: GivenBounds | None = None
     weights: WeightsName = "voronoi"
+    expected: Expected | None = None
 
     def __post_init__(self) -> None:
         if not (self.grid is None or isinstance(self.grid, Grid) or self.grid in KINDS):
@@ -69,65 +71,72 @@ class Options:
             raise UsageError(f"steps must be two whole numbers, such as (0, -1): got {steps!r}")
         if self.bounds is not None:
             checked_bounds(self.bounds, len(self.bounds))
+        _ = self.layouts  # refused now, if it makes no sense
+
+    @cached_property
+    def layouts(self) -> tuple[Layout, Layout] | None:
+        """The axes of u and of z, if the user says them."""
+        if self.layout is None:
+            return None
+        both = (self.layout, self.layout) if isinstance(self.layout, str) else tuple(self.layout)
+        if len(both) != 2:
+            raise UsageError(
+                f'layout must be one text such as "b c x y", or one for u and one for z: got {self.layout!r}'
+            )
+        parsed = parse(both[0]), parse(both[1])
+        if space_of(parsed[0]) != space_of(parsed[1]):
+            raise UsageError(f"u and z must have the same axes of space: got {both[0]!r} and {both[1]!r}")
+        return parsed
 
     def select(self, contents: Contents) -> Selection:
-        """The arrays of a file that become u and z, and the grid that they are known on."""
-        known = ((), ()) if self.u and self.z else contents.pair()
-        return self._select(contents, self.u or known[0], self.z or known[1])
-
-    def select_inputs(self, contents: Contents) -> Selection:
-        """The arrays of a file that become u, whether or not it holds z."""
-        return self._select(contents, self.u or contents.inputs(), ())
-
-    def _select(self, contents: Contents, u: tuple[str, ...], z: tuple[str, ...]) -> Selection:
+        """The arrays of a file that become u and z, and the grid that they are known on; u alone for an operator."""
+        u, z = _names_of(self.u, "u"), _names_of(self.z, "z")
+        if self.expected is not None:
+            u = u or contents.inputs()
+        elif not (u and z):
+            known = contents.pair()
+            u, z = u or known[0], z or known[1]
         arrays = {name: contents.array(name) for name in (*u, *z)}
-        layouts = self._layouts_of(contents, u, z, arrays)
-        extent = self._extent(contents, layouts, arrays)
+        found = self._layouts_of(contents, arrays) if self.layouts is None else {}
+        before, after = (
+            [Field(name, arrays[name], self.layouts[k] if self.layouts else found[name]) for name in names]
+            for k, names in enumerate((u, z))
+        )
+        extent = self._extent(contents, [*before, *after])
         grid = self._grid(contents, extent, set(arrays))
-        before, after = ([Field(arrays[key[1]], one) for key, one in layouts.items() if key[0] == k] for k in (0, 1))
         return Selection(contents.path, before, after, extent, self._times(extent), grid)
 
-    def _extent(
-        self, contents: Contents, layouts: dict[tuple[int, str], Layout], arrays: dict[str, Array]
-    ) -> dict[str, int]:
+    def _extent(self, contents: Contents, fields: list[Field]) -> dict[str, int]:
         """How long every axis is: samples, time and space, on which all arrays must agree."""
         extent: dict[str, int] = {}
         if self.layouts is None and contents.layouts:  # a field may be constant along an axis that the grid has
             extent |= {letter: len(values) for letter, values in contents.axes.items()}
-        for (_, name), one in layouts.items():
-            for letter, n in sizes(one, arrays[name].shape).items():
+        for field in fields:
+            shape, layout = field.array.shape, field.layout
+            if len(shape) != len(layout) and self.layouts is not None:
+                raise UsageError(
+                    f"layout {' '.join(layout)!r} names {len(layout)} axes: {shown(field.name)} has shape {shape}; "
+                    "give one letter for each axis"
+                )
+            if len(shape) != len(layout):
+                raise DataError(
+                    f"{contents.path}: {shown(field.name)} has shape {shape}, but its format has {len(layout)} axes; "
+                    "give layout="
+                )
+            for letter, n in sizes(layout, shape).items():
                 if extent.setdefault(letter, n) != n:
                     what = {"b": "samples", "t": "steps in time"}.get(letter, f"points along {letter}")
                     expected = f"where {extent[letter]} are expected"
-                    raise DataError(f"{contents.path}: {shown(name)} has {n} {what}, {expected}")
+                    raise DataError(f"{contents.path}: {shown(field.name)} has {n} {what}, {expected}")
         for letter in space_of(tuple(extent)):
             if extent[letter] < 2:
                 raise DataError(f"{contents.path} has one point along {letter}; a function needs at least two")
         return extent
 
-    def _layouts_of(
-        self, contents: Contents, u: tuple[str, ...], z: tuple[str, ...], arrays: dict[str, Array]
-    ) -> dict[tuple[int, str], Layout]:
-        """The axes of every array of u (0) and of z (1)."""
-        keys = [(0, name) for name in u] + [(1, name) for name in z]
-        if self.layouts is not None:
-            for k, name in keys:
-                if len(arrays[name].shape) != len(self.layouts[k]):
-                    given = " ".join(self.layouts[k])
-                    raise UsageError(
-                        f"layout {given!r} names {len(self.layouts[k])} axes: {shown(name)} has shape "
-                        f"{arrays[name].shape}; give one letter for each axis"
-                    )
-            return {(k, name): self.layouts[k] for k, name in keys}
-        if all(name in contents.layouts for _, name in keys):
-            found = {(k, name): tuple(contents.layouts[name].split()) for k, name in keys}
-            for (_, name), one in found.items():
-                if len(one) != len(arrays[name].shape):
-                    raise DataError(
-                        f"{contents.path}: {shown(name)} has shape {arrays[name].shape}, but its format "
-                        f"has {len(one)} axes; give layout="
-                    )
-            return found
+    def _layouts_of(self, contents: Contents, arrays: dict[str, Array]) -> dict[str, Layout]:
+        """The axes of every array, as its format says or as its shape leaves no choice."""
+        if all(name in contents.layouts for name in arrays):
+            return {name: tuple(contents.layouts[name].split()) for name in arrays}
         shapes = {name: tuple(array.shape) for name, array in arrays.items()}
         for name, shape in shapes.items():
             if len(shape) < 2:
@@ -135,8 +144,7 @@ class Options:
                     f"{contents.path}: {shown(name)} has shape {shape}; samples of functions have at least two axes"
                 )
         dim = None if self.bounds is None else len(self.bounds)
-        letters = inferred(shapes, self._space(contents, shapes) or self._expected_space(contents, shapes), dim)
-        return {(k, name): letters[name] for k, name in keys}
+        return inferred(shapes, self._space(contents, shapes) or self._expected_space(contents, shapes), dim)
 
     def _space(self, contents: Contents, shapes: dict[str, tuple[int, ...]]) -> dict[str, int] | None:
         """How many points there are along each axis, if a grid or coordinates tell."""
@@ -152,9 +160,9 @@ class Options:
         many = find_many_points(contents, set(shapes))
         if many is not None:
             return {"n": contents.arrays[many].shape[1]}
-        times = find_times(contents, set(shapes))
+        times = find_row(contents, "t", set(shapes))
         line = None if times is None else {"x": len(times)}
-        return line if line and fits(shapes, line) else None
+        return line if line and all(placed(shape, line) for shape in shapes.values()) else None
 
     def _expected_space(self, contents: Contents, shapes: dict[str, tuple[int, ...]]) -> dict[str, int] | None:
         """The same, if one array is all there is and its channels are known."""
@@ -162,14 +170,16 @@ class Options:
             return None
         ((name, shape),) = shapes.items()
         dim, channels = len(self.expected.bounds), self.expected.channels
-        found = space_of_function(shape, dim, channels)
-        if found is None:
+        spaces = {shape[1:]} if len(shape) == dim + 1 and channels == 1 else set()
+        if len(shape) == dim + 2:
+            spaces |= {space for space, n in ((shape[2:], shape[1]), (shape[1:-1], shape[-1])) if n == channels}
+        if len(spaces) != 1:
             wanted = ", ".join(["samples", str(channels), *"xyz"[:dim]])
             raise DataError(
                 f"{contents.path}: {shown(name)} has shape {shape}, where the operator takes ({wanted}), or points "
                 f"(N, {dim}) beside it; say what its axes are by a layout, such as {' '.join(['b', 'c', *'xyz'[:dim]])}"
             )
-        return found
+        return dict(zip("xyz", spaces.pop(), strict=False))
 
     def _grid(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> Grid:
         """Where the values are known: what the user says, else the coordinates of the file, else a unit cube."""
@@ -182,7 +192,8 @@ class Options:
         if space == ("n",):
             points, many = find_points(contents, taken), find_many_points(contents, taken)
             if points is None and many is not None:
-                return self._many(contents, many, extent)
+                box = self._box(contents.arrays[many].shape[2])
+                return grid_of_many_points(contents, many, extent, self.weights, box)
             if points is None or len(points) != shape[0]:
                 held = "no points" if points is None else f"{len(points)} points"
                 remedy = "store them as points (N, d), or give a Grid.scattered"
@@ -194,7 +205,7 @@ class Options:
                 box = [(min(lower, float(first)), max(upper, float(last))) for (lower, upper), first, last in ends]
             return grid_of_points(points, weights, self.weights, box, contents.path)
         axes = find_axes(contents, taken)
-        times = None if axes or "t" in extent or space != ("x",) else find_times(contents, taken)
+        times = None if axes or "t" in extent or space != ("x",) else find_row(contents, "t", taken)
         if times is not None and len(times) == shape[0]:
             axes = {"x": times}
         points = None if axes or self.grid or space != ("x",) else find_points(contents, taken)
@@ -213,16 +224,6 @@ class Options:
             raise DataError(f"{contents.path} has {wanted}; say what grid it is, such as nodes, or give a Grid")
         ordered = {letter: axes[letter] for letter in space}
         return grid_of_axes(ordered, contents.kinds, self.grid, self.bounds, contents.path)
-
-    def _many(self, contents: Contents, name: str, extent: dict[str, int]) -> Grid:
-        """Other points for each sample."""
-        shape = tuple(contents.arrays[name].shape)
-        if "t" in extent:
-            raise DataError(f"{contents.path} has other points for each sample and steps in time; give u and z by name")
-        if shape[1] != extent["n"] or shape[2] > 3:
-            wanted = f"(samples, {extent['n']}, d), d = 1, 2 or 3"
-            raise DataError(f"{contents.path} has {shown(name)} of shape {shape} for points of their own: {wanted}")
-        return grid_of_many_points(contents, name, extent.get("b", 1), self.weights, self._box(shape[2]))
 
     def _box(self, dim: int) -> GivenBounds | None:
         """The bounds that a user gives, else those that are expected of functions of this dimension."""
@@ -248,7 +249,7 @@ class Options:
         return range(before, before + 1), range(after, after + 1)
 
 
-def names_of(given: object, which: str) -> tuple[str, ...]:
+def _names_of(given: object, which: str) -> tuple[str, ...]:
     """The names of arrays that a user gives: none, one or several."""
     if given is None:
         return ()
@@ -256,16 +257,3 @@ def names_of(given: object, which: str) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise UsageError(f"{which} must be the name of an array, or several different ones: got {given!r}")
     return names
-
-
-def layouts_of(layout: str | tuple[str, str] | None) -> tuple[Layout, Layout] | None:
-    """The axes of u and of z that a user gives: one text for both, or one for each."""
-    if layout is None:
-        return None
-    both = (layout, layout) if isinstance(layout, str) else tuple(layout)
-    if len(both) != 2:
-        raise UsageError(f'layout must be one text such as "b c x y", or one for u and one for z: got {layout!r}')
-    parsed = parse(both[0]), parse(both[1])
-    if space_of(parsed[0]) != space_of(parsed[1]):
-        raise UsageError(f"u and z must have the same axes of space: got {both[0]!r} and {both[1]!r}")
-    return parsed

@@ -8,10 +8,7 @@ import pytest
 
 import operformer
 from operformer import Grid
-from operformer.data.shard import Fields, encode
-from operformer.domain import Samples
 from operformer.errors import DataError
-from operformer.problems import Lorenz63
 
 FIELDS = {  # order, layout, varies along (x, y)
     "pressure": (0, "b t x y", (True, True)),
@@ -79,18 +76,14 @@ def test_all_fields(keeps_axes, write):
 
 def test_chosen_fields_and_every_step(write):
     path, stored = write()
+    depth = operformer.read(path, u="depth", z="depth").u[:, 0]  # along one axis: spread over the other
+    np.testing.assert_array_equal(depth, np.broadcast_to(stored["depth"][..., None], (5, 7, 11)))
     samples = operformer.read(path, u=["velocity", "speed"], z="pressure", lead=2)
     np.testing.assert_array_equal(samples.u[:, :2], np.moveaxis(stored["velocity"][:, 0], -1, 1))
     np.testing.assert_array_equal(samples.z[:, 0], stored["pressure"][:, 2])
     samples = operformer.read(path, u="pressure", z="pressure", lead=1)
     np.testing.assert_array_equal(samples.u[:, 0], stored["pressure"][:, :-1].reshape(10, 7, 11))
     np.testing.assert_array_equal(samples.z[:, 0], stored["pressure"][:, 1:].reshape(10, 7, 11))
-
-
-def test_a_field_along_one_axis_is_spread_over_the_other(write):
-    path, stored = write()
-    samples = operformer.read(path, u="depth", z="depth")
-    np.testing.assert_array_equal(samples.u[:, 0], np.broadcast_to(stored["depth"][..., None], (5, 7, 11)))
 
 
 def test_walls_across_one_axis(write):
@@ -127,23 +120,6 @@ def test_one_state_depends_on_what_does_not_change(tmp_path):
     one_state(tmp_path / "a.hdf5", False)
     with pytest.raises(DataError, match="no field at two times"):
         operformer.read(tmp_path / "a.hdf5")
-
-
-def test_a_shard_of_our_own(tmp_path):
-    samples = Lorenz63().sample(5, 16)
-    fields = Fields(("x",), ("y",))
-    (tmp_path / "shard-00000.hdf5").write_bytes(encode(samples, fields, "test"))
-    read = operformer.read(tmp_path / "shard-00000.hdf5")
-    assert read.u.equal(samples.u)
-    assert read.z.equal(samples.z)
-    assert repr(read.grid) == repr(samples.grid)
-    scattered = Samples(samples.u, samples.z, Grid.scattered(samples.grid.points, bounds=samples.grid.bounds))
-    (tmp_path / "shard-00000.hdf5").write_bytes(encode(scattered, fields, "test"))
-    with pytest.raises(DataError, match="open their folder"):
-        operformer.read(tmp_path / "shard-00000.hdf5")
-    (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(DataError, match=r"open it with operformer\.data\.store\.open_pairs"):
-        operformer.read(tmp_path)
 
 
 def test_a_folder(write, tmp_path):

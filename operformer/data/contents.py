@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -40,12 +40,27 @@ class Array(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Contents:
-    """The arrays of an open file.
+class Loaded:
+    """An array that is read as a whole, when a value of it is first asked for."""
 
-    ``refused`` says of the others why they are not read. ``u``, ``z``, ``layouts``, ``axes`` and ``kinds`` are what the
-    format itself knows: the arrays of input and output, the axes of each array (one letter each), coordinates along
-    each axis of space and the kinds they may be of.
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    load: Callable[[], np.ndarray]
+
+    def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        return self._values[index].astype(self.dtype, copy=False)
+
+    @cached_property
+    def _values(self) -> np.ndarray:
+        return self.load()
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """The arrays of an open file, by name.
+
+    ``refused`` says why other arrays are not read. The rest is what the format itself knows: the arrays of input and
+    output, the axes of each array (one letter each), the coordinates along each axis of space, and their kinds.
     """
 
     path: Path
@@ -73,12 +88,11 @@ class Contents:
         """The arrays of u and of z: those that the format knows, else the only two with names that say so."""
         if self.u and self.z:
             return self.u, self.z
-        found: list[tuple[str, str]] = []
         for n_axes in (2, 1):  # what varies along one axis is rather a coordinate, which MATLAB stores as (1, n)
-            if not found:
-                shapes = {name: [n for n in array.shape if n != 1] for name, array in self.arrays.items()}
-                known = {name for name in shapes if len(shapes[name]) >= n_axes and len(self.arrays[name].shape) > 1}
-                found = [pair for pair in PAIRS if (known | set(self.refused)).issuperset(pair)]
+            known = {*self._varying(n_axes), *self.refused}
+            found = [pair for pair in PAIRS if known.issuperset(pair)]
+            if found:
+                break
         if len(found) != 1:
             raise DataError(
                 f"{self.path} does not say which arrays are the input u and the output z: it holds {self.described()}; "
@@ -93,9 +107,7 @@ class Contents:
         try:
             return self.pair()[0]
         except DataError:
-            shapes = {name: [n for n in array.shape if n != 1] for name, array in self.arrays.items()}
-            known = [name for name in shapes if len(shapes[name]) >= 2 and len(self.arrays[name].shape) > 1]
-            known = known or [name for name in shapes if shapes[name] and len(self.arrays[name].shape) > 1]
+            known = self._varying(2) or self._varying(1)
             found = [name for name, _ in PAIRS if name in known] or [name for name in known if name not in NO_INPUTS]
         if len(dict.fromkeys(found)) != 1:
             raise DataError(
@@ -103,6 +115,10 @@ class Contents:
                 "name it with u= (--u of a command)"
             )
         return (found[0],)
+
+    def _varying(self, n_axes: int) -> list[str]:
+        """The arrays that vary along so many axes at least, and have another axis for the samples."""
+        return [k for k, one in self.arrays.items() if sum(n != 1 for n in one.shape) >= n_axes and len(one.shape) > 1]
 
     def described(self) -> str:
         """The names and shapes of what can be read, in one line."""
@@ -130,14 +146,9 @@ def why_too_large(shape: tuple[int, ...], dtype: np.dtype[Any], stored: int, is_
     return None
 
 
-def check_memory(need: int, path: Path) -> None:
-    """Refuse to read what cannot fit."""
-    there_is = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else need
-    if need > there_is:
-        raise ResourceError(
-            f"reading {path} needs {need / 2**30:.1f} GiB of memory, and there are {there_is / 2**30:.1f}; read a part "
-            "of it with first= and count="
-        )
+def whole(array: Array) -> np.ndarray:
+    """All values of an array, in float64."""
+    return np.asarray(array[(slice(None),) * len(array.shape)], dtype=np.float64)
 
 
 @contextmanager

@@ -10,10 +10,14 @@ from operformer.data.importing import import_pairs
 from operformer.errors import DataError, UsageError
 
 
-def read(tmp_path, axes, space="x y", **options):
-    shape = [len(axes[letter]) for letter in space.split() if letter in axes] if isinstance(axes, dict) else axes
-    np.savez(tmp_path / "a.npz", u=np.ones((3, *shape)), z=np.ones((3, *shape)), **axes)
-    return operformer.read(tmp_path / "a.npz", **options).grid
+def save(tmp_path, shape, z=None, **arrays):
+    """A file with u and z of a shape, and more arrays."""
+    np.savez(tmp_path / "a.npz", u=np.ones((3, *shape)), z=np.ones((3, *(z or shape))), **arrays)
+    return tmp_path / "a.npz"
+
+
+def read(tmp_path, axes, **options):
+    return operformer.read(save(tmp_path, [len(values) for values in axes.values()], **axes), **options).grid
 
 
 def same(grid, other):
@@ -33,30 +37,30 @@ def test_the_kind_is_recognised(kind, bounds, dtype, tmp_path):
 
 
 def test_ends_that_are_not_round_are_nodes_unless_told_otherwise(tmp_path):
-    x = np.linspace(0.13, 0.77, 11)
-    same(read(tmp_path, {"x": x}, "x"), Grid.uniform(11, [(0.13, 0.77)]))
-    same(read(tmp_path, {"x": x}, "x", grid="cells"), Grid.uniform(11, [(0.13 - 0.032, 0.77 + 0.032)], "cells"))
-    same(read(tmp_path, {"x": x}, "x", grid="periodic"), Grid.uniform(11, [(0.13, 0.77 + 0.064)], "periodic"))
-    same(read(tmp_path, {"x": x}, "x", bounds=[(0.13, 0.834)]), Grid.uniform(11, [(0.13, 0.834)], "periodic"))
+    x = {"x": np.linspace(0.13, 0.77, 11)}
+    same(read(tmp_path, x), Grid.uniform(11, [(0.13, 0.77)]))
+    same(read(tmp_path, x, grid="cells"), Grid.uniform(11, [(0.13 - 0.032, 0.77 + 0.032)], "cells"))
+    same(read(tmp_path, x, grid="periodic"), Grid.uniform(11, [(0.13, 0.77 + 0.064)], "periodic"))
+    same(read(tmp_path, x, bounds=[(0.13, 0.834)]), Grid.uniform(11, [(0.13, 0.834)], "periodic"))
 
 
 def test_pixels_are_cells_and_indices_are_nodes(tmp_path):
-    same(read(tmp_path, {"x": np.arange(11) + 0.5}, "x"), Grid.uniform(11, [(0, 11)], "cells"))
-    same(read(tmp_path, {"x": np.arange(11)}, "x"), Grid.uniform(11, [(0, 10)]))
+    same(read(tmp_path, {"x": np.arange(11) + 0.5}), Grid.uniform(11, [(0, 11)], "cells"))
+    same(read(tmp_path, {"x": np.arange(11)}), Grid.uniform(11, [(0, 10)]))
 
 
 def test_many_points_in_single_precision(tmp_path):
     x = (2 * pi * np.arange(16384) / 16384).astype(np.float32)
-    same(read(tmp_path, {"x": x}, "x"), Grid.uniform(16384, [(0, 2 * pi)], "periodic"))
+    same(read(tmp_path, {"x": x}), Grid.uniform(16384, [(0, 2 * pi)], "periodic"))
     bent = np.linspace(0, 1, 101) + 0.002 * np.sin(np.linspace(0, pi, 101))
-    assert read(tmp_path, {"x": bent}, "x").kind == "rectilinear"
+    assert read(tmp_path, {"x": bent}).kind == "rectilinear"
 
 
 def test_other_spacings_are_kept(tmp_path):
     x = np.array([0.0, 0.1, 0.4, 1.0])
-    same(read(tmp_path, {"x": x}, "x"), Grid.rectilinear(x))
+    same(read(tmp_path, {"x": x}), Grid.rectilinear(x))
     same(read(tmp_path, {"x": x, "y": np.linspace(0, 1, 7)}), Grid.rectilinear(x, np.linspace(0, 1, 7)))
-    same(read(tmp_path, {"x": x[::-1]}, "x"), Grid.rectilinear(x[::-1].copy()))
+    same(read(tmp_path, {"x": x[::-1]}), Grid.rectilinear(x[::-1].copy()))
 
 
 def test_axes_of_several_kinds_keep_the_weights_of_each(tmp_path):
@@ -68,53 +72,45 @@ def test_axes_of_several_kinds_keep_the_weights_of_each(tmp_path):
     np.testing.assert_allclose(grid.bounds, [(0, 1), (-pi / 11, 2 * pi - pi / 11)], rtol=1e-12)
 
 
+BOX = Grid.uniform((7, 11), [(0, 2), (0, 3)])
+X, Y = np.linspace(0, 2, 7), np.linspace(0, 3, 11)
+
+
 @pytest.mark.parametrize("pattern", ["{}-coordinate", "{}_coord", "grid_{}", "{}"])
 def test_the_usual_names(pattern, tmp_path):
-    x, y = np.linspace(0, 2, 7), np.linspace(0, 3, 11)
-    np.savez(
-        tmp_path / "a.npz",
-        u=np.ones((3, 7, 11)),
-        z=np.ones((3, 7, 11)),
-        **{pattern.format("x"): x, pattern.format("y"): y},
-    )
-    same(operformer.read(tmp_path / "a.npz").grid, Grid.uniform((7, 11), [(0, 2), (0, 3)]))
+    same(operformer.read(save(tmp_path, (7, 11), **{pattern.format("x"): X, pattern.format("y"): Y})).grid, BOX)
 
 
 def test_all_points_of_a_tensor_product_are_its_axes(tmp_path):
-    x, y = np.meshgrid(np.linspace(0, 2, 7), np.linspace(0, 3, 11), indexing="ij")
-    np.savez(tmp_path / "a.npz", u=np.ones((3, 7, 11)), z=np.ones((3, 7, 11)), X=x, Y=y)
-    same(operformer.read(tmp_path / "a.npz").grid, Grid.uniform((7, 11), [(0, 2), (0, 3)]))
-    np.savez(tmp_path / "a.npz", u=np.ones((3, 7, 11)), z=np.ones((3, 7, 11)), X=x + 0.1 * y, Y=y)
+    x, y = np.meshgrid(X, Y, indexing="ij")
+    same(operformer.read(save(tmp_path, (7, 11), X=x, Y=y)).grid, BOX)
     with pytest.raises(DataError, match="do not vary along axis 0 alone"):
-        operformer.read(tmp_path / "a.npz")
+        operformer.read(save(tmp_path, (7, 11), X=x + 0.1 * y, Y=y))
 
 
 def test_a_function_of_time_lives_on_its_times(tmp_path):
-    np.savez(tmp_path / "a.npz", u=np.ones((3, 2, 11)), z=np.ones((3, 1, 11)), t=np.linspace(0, 2, 11))
-    same(operformer.read(tmp_path / "a.npz").grid, Grid.uniform(11, [(0, 2)]))
+    path = save(tmp_path, (2, 11), (1, 11), t=np.linspace(0, 2, 11))
+    same(operformer.read(path).grid, Grid.uniform(11, [(0, 2)]))
 
 
 def test_coordinates_follow_their_axis_when_axes_are_swapped(tmp_path):
-    axes = {"x": np.linspace(0, 2, 7), "y": np.linspace(0, 3, 11)}
-    np.savez(tmp_path / "a.npz", u=np.ones((3, 11, 7)), z=np.ones((3, 11, 7)), **axes)
-    same(operformer.read(tmp_path / "a.npz", layout="b y x").grid, Grid.uniform((7, 11), [(0, 2), (0, 3)]))
+    same(operformer.read(save(tmp_path, (11, 7), x=X, y=Y), layout="b y x").grid, BOX)
 
 
 def test_scattered_points_in_the_box_that_holds_them(tmp_path):
     points = np.random.default_rng(0).random((17, 2)) * [2, 3]
-    np.savez(tmp_path / "a.npz", u=np.ones((3, 17, 2)), z=np.ones((3, 17)), points=points)
+    path = save(tmp_path, (17, 2), (17,), points=points)
     box = list(zip(points.min(0), points.max(0), strict=True))
     for bounds, given in ((box, None), ([(0, 2), (0, 3)], [(0, 2), (0, 3)])):
         cells = Grid.scattered(points, voronoi_weights(torch.tensor(points), bounds), bounds)
-        same(operformer.read(tmp_path / "a.npz", bounds=given).grid, cells)
-        equal = operformer.read(tmp_path / "a.npz", bounds=given, weights="equal").grid
+        same(operformer.read(path, bounds=given).grid, cells)
+        equal = operformer.read(path, bounds=given, weights="equal").grid
         same(equal, Grid.scattered(points, bounds=bounds))
         assert equal.has_equal_weights
     with pytest.raises(UsageError, match=r"weights must be .voronoi. or .equal.: got 'area'"):
-        operformer.read(tmp_path / "a.npz", weights="area")
-    np.savez(tmp_path / "a.npz", u=np.ones((3, 17, 2)), z=np.ones((3, 17)))
+        operformer.read(path, weights="area")
     with pytest.raises(DataError, match="no points for 17 scattered values"):
-        operformer.read(tmp_path / "a.npz", layout=("b n c", "b n"))
+        operformer.read(save(tmp_path, (17, 2), (17,)), layout=("b n c", "b n"))
 
 
 def many(tmp_path, lengths=(17, 11, 13), **arrays):
@@ -149,12 +145,14 @@ def test_points_of_their_own_for_each_sample(tmp_path, layout, rule):
     assert last == 13
 
 
-def test_weights_of_points_of_their_own_are_read(tmp_path):
+def test_points_of_their_own_with_weights_and_on_disk(tmp_path):
     mine = np.random.default_rng(2).random((3, 17))
     many(tmp_path, weights=mine)
     grid = operformer.read(tmp_path / "a.npz").grid
     for k, n in enumerate((17, 11, 13)):
         np.testing.assert_array_equal(grid.of_sample(k).weights, mine[k, :n])
+    with pytest.raises(UsageError, match="a set on disk has one grid"):
+        import_pairs(tmp_path / "a.npz", tmp_path / "set")
 
 
 @pytest.mark.parametrize(
@@ -174,23 +172,15 @@ def test_points_of_their_own_that_make_no_grid_are_told(tmp_path, arrays, said):
         operformer.read(tmp_path / "a.npz", layout=("b n c", "b n"))
 
 
-def test_a_set_on_disk_has_one_grid(tmp_path):
-    many(tmp_path)
-    with pytest.raises(UsageError, match="a set on disk has one grid"):
-        import_pairs(tmp_path / "a.npz", tmp_path / "set")
-
-
 def test_points_in_the_plane_are_not_taken_for_a_line(tmp_path):
-    points = np.random.default_rng(0).random((17, 2))
-    np.savez(tmp_path / "a.npz", u=np.ones((3, 17)), z=np.ones((3, 17)), points=points)
+    path = save(tmp_path, (17,), points=np.random.default_rng(0).random((17, 2)))
     with pytest.raises(DataError, match=r'points \(17, 2\) for values that the layout puts on a line; .* "b n"'):
-        operformer.read(tmp_path / "a.npz", layout="b x")
-    same(operformer.read(tmp_path / "a.npz", layout="b x", grid="nodes").grid, Grid.uniform((17,)))
+        operformer.read(path, layout="b x")
+    same(operformer.read(path, layout="b x", grid="nodes").grid, Grid.uniform((17,)))
 
 
 def test_without_coordinates_the_user_says_where(tmp_path):
-    np.savez(tmp_path / "a.npz", u=np.ones((3, 7)), z=np.ones((3, 7)))
-    path = tmp_path / "a.npz"
+    path = save(tmp_path, (7,))
     same(operformer.read(path).grid, Grid.uniform(7))
     same(operformer.read(path, grid="cells", bounds=[(0, 2)]).grid, Grid.uniform(7, [(0, 2)], "cells"))
     own = Grid.rectilinear([0.0, 0.1, 0.3, 0.4, 0.7, 0.9, 1.0])
@@ -202,18 +192,18 @@ def test_without_coordinates_the_user_says_where(tmp_path):
 
 
 def test_a_user_who_contradicts_the_file_is_told(tmp_path):
+    x = np.linspace(0, 1, 11)
     with pytest.raises(DataError, match=r"x runs from 0 to 1 in 11 values, which are not cells of \[0.0, 1.0\]"):
-        read(tmp_path, {"x": np.linspace(0, 1, 11)}, "x", grid="cells", bounds=[(0, 1)])
+        read(tmp_path, {"x": x}, grid="cells", bounds=[(0, 1)])
     with pytest.raises(DataError, match="not equispaced cells"):
-        read(tmp_path, {"x": np.linspace(0, 1, 11) ** 2}, "x", grid="cells")
+        read(tmp_path, {"x": x**2}, grid="cells")
     with pytest.raises(UsageError, match="for each of 1 axes"):
-        read(tmp_path, {"x": np.linspace(0, 1, 11)}, "x", bounds=[(0, 1), (0, 1)], layout="b x")
+        read(tmp_path, {"x": x}, bounds=[(0, 1), (0, 1)], layout="b x")
 
 
 def test_a_kind_of_grid_makes_up_for_coordinates_that_are_missing(tmp_path):
-    u = np.arange(2 * 5 * 5.0).reshape(2, 5, 5)
-    np.savez(tmp_path / "square.npz", u=u, z=u, x=np.linspace(0, 1, 5))
+    path = save(tmp_path, (5, 5), x=np.linspace(0, 1, 5))
     with pytest.raises(DataError, match="no coordinates of y for 5 values; say what grid it is"):
-        operformer.read(tmp_path / "square.npz", layout="b x y")
-    grid = operformer.read(tmp_path / "square.npz", layout="b x y", grid="cells", bounds=[(0, 1), (0, 3)]).grid
-    assert (grid.kind, grid.shape, grid.bounds) == ("cells", (5, 5), ((0.0, 1.0), (0.0, 3.0)))
+        operformer.read(path, layout="b x y")
+    grid = operformer.read(path, layout="b x y", grid="cells", bounds=[(0, 1), (0, 3)]).grid
+    same(grid, Grid.uniform((5, 5), [(0, 1), (0, 3)], "cells"))

@@ -1,0 +1,261 @@
+"""Functions in files that others write and read: `operformer.read`, `read_inputs` and `write`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from operformer.data.array_files import open_mat, open_npy, open_npz
+from operformer.data.contents import Contents, UniformKind, WeightsName
+from operformer.data.manifest import MANIFEST
+from operformer.data.options import Expected, Options
+from operformer.data.torch_files import is_torch, open_torch
+from operformer.domain import Grid, Samples
+from operformer.domain.box import Bounds, GivenBounds
+from operformer.errors import DataError, UsageError
+from operformer.files import write_bytes
+
+NPY = b"\x93NUMPY"
+HDF5 = (".h5", ".hdf5")
+
+
+def read(
+    path: str | Path,
+    u: str | Sequence[str] | None = None,
+    z: str | Path | Sequence[str] | None = None,
+    *,
+    layout: str | tuple[str, str] | None = None,
+    steps: tuple[int, int] | None = None,
+    lead: int | None = None,
+    grid: Grid | UniformKind | None = None,
+    bounds: GivenBounds | None = None,
+    weights: WeightsName = "voronoi",
+    first: int = 0,
+    count: int | None = None,
+) -> Samples:
+    """The samples in a file, in memory: u (count, in_channels, *shape) and z (count, out_channels, *shape).
+
+    Reads .npz, .npy, HDF5, MATLAB, PDEBench, The Well and torch.save's .pt. It unpickles nothing, follows no link out
+    of a file and writes nothing. Floats keep their precision, and u and z get the wider of both. Everything else
+    becomes float32.
+
+    Args:
+        path: The file, or a folder of The Well's files. An .npy file holds the inputs.
+        u: The name of the input's array. Several arrays become channels, in that order. None is what the format says,
+            or the one pair of names that says it: u z, x y, input output, inputs outputs, a u, coeff sol.
+        z: The same for the output; for .npy, the file of the outputs.
+        layout: What the axes are, such as "b x y c": b samples, t time, c channels, x y z space, n scattered points.
+            One text for u and z, or one for each.
+        steps: The time steps of u and of z; the first and the last if None.
+        lead: Pair every time step with the one so much later instead.
+        grid: Where the values are known, as a `Grid` or its kind. None is where the coordinates in the file are, else
+            the nodes of the unit cube.
+        bounds: Lower and upper end of each axis; those of the coordinates, or of the unit cube, if None.
+        weights: Of scattered points without an array of weights: "voronoi" are the volumes of their Voronoi cells.
+            "equal" is for points drawn evenly.
+        first: The first sample to read.
+        count: How many samples to read; all if None.
+
+    Returns:
+        The samples on their grid.
+    """
+    options = Options(u, z, layout, steps, lead, grid, bounds, weights)
+    parts = list(read_blocks(path, None, options, first, count))
+    if len(parts) == 1:
+        return parts[0]
+    return Samples(torch.cat([part.u for part in parts]), torch.cat([part.z for part in parts]), parts[0].grid)
+
+
+def read_blocks(
+    path: str | Path, block: int | None, options: Options, first: int = 0, count: int | None = None
+) -> Iterator[Samples]:
+    """What `read` reads, at most ``block`` samples at a time, so that the whole need not fit into memory."""
+    if first < 0 or (count is not None and count < 1) or (block is not None and block < 1):
+        raise UsageError(f"first must not be negative, count and block at least 1: got {first}, {count} and {block}")
+    files = _files(Path(path))
+    is_npy = _start(files[0]).startswith(NPY)
+    outputs = _outputs(files[0], options.z) if is_npy else None
+    options = replace(options, z=None) if is_npy else options  # z was no name but a file
+    passed = 0
+    before: tuple[Grid, tuple[int, int]] | None = None
+    for file in files:
+        with _open(file, outputs, is_npy) as contents:
+            selection = options.select(contents)
+            begin = max(0, first - passed)
+            end = selection.count if count is None else min(selection.count, first + count - passed)
+            for start in range(begin, end, block or selection.count):
+                part = selection.read(start, min(end, start + (block or end)))
+                if before is not None and start == begin and not _are_alike(*before, part.grid, part.channels):
+                    raise DataError(f"{file} differs from the file before it in its channels or grid; read them apart")
+                before = part.grid, part.channels
+                yield part
+            passed += selection.count
+        if count is not None and passed >= first + count:
+            break
+    if passed < first + (count or 1):
+        raise UsageError(f"first and count ask for pairs {first} to {first + (count or 1) - 1}: {path} holds {passed}")
+
+
+class TakesFunctions(Protocol):
+    """What has to be known of an operator to read its inputs."""
+
+    in_channels: int
+    dim: int
+
+    @property
+    def bounds(self) -> Bounds:
+        """The box it was trained on."""
+
+
+def read_inputs(
+    path: str | Path,
+    operator: TakesFunctions,
+    u: str | Sequence[str] | None = None,
+    *,
+    layout: str | None = None,
+    grid: Grid | UniformKind | None = None,
+    bounds: GivenBounds | None = None,
+    kind: UniformKind | None = None,
+    weights: WeightsName = "voronoi",
+) -> tuple[Tensor, Grid]:
+    """Inputs for an operator, from a file that `operformer.read` understands and that need not hold outputs.
+
+    The operator settles what the file leaves open: which axis is channels, and the domain where there are no
+    coordinates. Where there is time, u is the first step.
+
+    Args:
+        path: The file, or a folder of The Well's files.
+        operator: The operator that the inputs are for.
+        u: The names of the input's arrays, as in `read`.
+        layout: What the axes are, as in `read`.
+        grid: Where the values are known, as in `read`.
+        bounds: Lower and upper end of each axis; without coordinates, those the operator was trained on if None.
+        kind: The kind of equispaced points where there are no coordinates; "nodes" if None.
+        weights: Of scattered points, as in `read`.
+
+    Returns:
+        u (count, channels, *shape) and the grid that it is known on.
+    """
+    expected = Expected(operator.in_channels, operator.bounds, kind)
+    options = Options(u, None, layout, None, None, grid, bounds, weights, expected)
+    parts: list[Tensor] = []
+    grids: list[Grid] = []
+    for file in _files(Path(path)):
+        with _open(file, None, is_npy=_start(file).startswith(NPY)) as contents:
+            selection = options.select(contents)
+            parts.append(selection.inputs(0, selection.count))
+            grids.append(selection.grid)
+        if not _are_alike(grids[0], (parts[0].shape[1],), grids[-1], (parts[-1].shape[1],)):
+            raise DataError(f"{file} differs from the file before it in its channels or grid; read them apart")
+    if grids[0].dim != operator.dim:
+        raise DataError(f"{path} has functions on {grids[0]}, and the operator takes dimension {operator.dim}")
+    values = torch.cat(parts)
+    if values.shape[1] != operator.in_channels:
+        raise DataError(f"{path} has {values.shape[1]} channels, and the operator takes {operator.in_channels}")
+    return values, grids[0]
+
+
+def write(samples: Samples, path: str | Path) -> None:
+    """Write samples to a file that others read, and `read` too. The file appears in one step.
+
+    It holds u and z (count, channels, *shape), bounds (d, 2), and grid_x, grid_y and grid_z of a tensor product or
+    points (N, d) and weights (N,). A ragged grid has points (count, N, d), weights (count, N), zero where there is
+    no point, and counts (count,).
+
+    Args:
+        samples: The functions, on any grid.
+        path: The file; its suffix .npz, .h5 or .hdf5 says the format.
+    """
+    path = Path(path)
+    check_name(path)
+    grid = samples.grid.to("cpu")
+    arrays: dict[str, Any] = {"u": samples.u.cpu().numpy(), "z": samples.z.cpu().numpy()}
+    if grid.axes is not None:
+        arrays |= {f"grid_{letter}": axis.numpy() for letter, axis in zip("xyz", grid.axes, strict=False)}
+    elif grid.counts is None:
+        arrays |= {"points": grid.points.numpy(), "weights": grid.weights.numpy()}
+    else:
+        arrays |= {"points": grid.points.numpy(), "weights": grid.weights[:, 0].numpy(), "counts": grid.counts}
+    arrays["bounds"] = grid.bounds
+    content = io.BytesIO()
+    if path.suffix in HDF5:
+        import h5py
+
+        with h5py.File(content, "w") as file:
+            for name, values in arrays.items():
+                file[name] = np.asarray(values)
+    else:
+        np.savez(content, **arrays)  # numbers only, so nothing is pickled
+    write_bytes(path, content.getvalue())
+
+
+def check_name(path: Path) -> None:
+    """Refuse a name that does not say which of the formats it is."""
+    if path.suffix not in (".npz", *HDF5):
+        raise UsageError(f"the output must be an .npz or .h5 file: got {path}")
+
+
+def _are_alike(grid: Grid, channels: tuple[int, ...], other: Grid, others: tuple[int, ...]) -> bool:
+    """Whether the samples of two files go together."""
+    return channels == others and (grid is other or torch.equal(grid.points, other.points))
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    if (path / MANIFEST).is_file():
+        raise DataError(f"{path} is a finished set of pairs; open it with operformer.data.store.open_pairs")
+    found = sorted(one for one in path.iterdir() if one.suffix in HDF5)
+    if not found:
+        raise DataError(f"{path} is a folder without .hdf5 files; give one that has some, or a file")
+    return found
+
+
+def _open(path: Path, outputs: Path | None, is_npy: bool) -> AbstractContextManager[Contents]:
+    """Open a file as what its first bytes say it is, whatever its name."""
+    start = _start(path)
+    if is_npy:
+        return open_npy(path, outputs)
+    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return open_torch(path) if is_torch(path) else open_npz(path)
+    if start.startswith(b"MATLAB 5.0 MAT-file"):
+        return open_mat(path)
+    if any(start[at : at + 8] == b"\x89HDF\r\n\x1a\n" for at in (0, 512, 1024, 2048)):
+        from operformer.data.hdf5_files import open_hdf5  # brings h5py
+
+        return open_hdf5(path)
+    if start.startswith(b"\x80"):
+        raise DataError(
+            f"{path} is a pickle, which can run code; save its arrays as .npz, or with torch.save as a dict"
+        )
+    raise DataError(f"{path} is none of .npz, .npy, HDF5, MATLAB and torch.save's .pt; convert it to one of them")
+
+
+def _outputs(path: Path, z: object) -> Path:
+    """The file of the outputs beside an .npy of inputs."""
+    if not isinstance(z, str | Path):
+        raise DataError(f'{path} holds one array; name the file of the outputs, too: read("{path.name}", z="z.npy")')
+    if not _start(Path(z)).startswith(NPY):
+        raise DataError(f"{z} is no .npy file; the outputs must be in one as the inputs are")
+    return Path(z)
+
+
+def _start(path: Path) -> bytes:
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path} is not a file; give one that holds arrays")
+    try:
+        with path.open("rb") as file:
+            start = file.read(4096)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    if not start:
+        raise DataError(f"{path} is empty; restore it from a copy")
+    return start
