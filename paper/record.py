@@ -31,7 +31,9 @@ VERSION = 1
 DIGITS = 6  # of the functions in pictures
 Look = Curves | Images
 _SPOKEN = {"Transformer": "transformer", "GalerkinTransformer": "Galerkin transformer"}
-_BASES = {"cosine": "cosines", "legendre": "Legendre polynomials"}  # other than the paper's Fourier modes
+_BASES = {  # other than the paper's Fourier modes
+    "cosine": "cosines", "legendre": "Legendre polynomials", "extended-fourier": "periodic extension",
+}  # fmt: skip
 _PROBLEMS = {"ControlledODE": "controlled ODE", "Kolmogorov": "Kolmogorov flow"}
 
 
@@ -133,6 +135,8 @@ def operator_name(settings: Mapping[str, Any]) -> str:
     """What a reader calls the operator of an experiment."""
     operator = settings["operator"]
     name = _SPOKEN.get(operator["name"], operator["name"])
+    if name == "SpectralOperator":
+        return f"{name}, no attention"
     if "-layers-" in settings["name"]:
         name += f", {operator['n_layers']} layers"
     if settings["problem"].get("initial") and not operator.get("initial_channels"):

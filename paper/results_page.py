@@ -32,11 +32,12 @@ from paper.targets import STEADY, STEADY_AIM, resolution_table, target_table
 LI, WIDTHS = "Darcy flow of Li et al., 85 × 85", "Other widths"
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Lorenz 63 and a controlled ODE": (*studies.LORENZ, *studies.IRREGULAR, "controlled-ode"),
-    "Darcy flow, lognormal, 64 × 64": (*studies.LOW, studies.DEEPER, studies.LOW_FANO),
-    "Darcy flow, lognormal, 416 × 416": studies.LOGNORMAL,
-    "Darcy flow, piecewise, 416 × 416": studies.PIECEWISE,
+    "Darcy flow, lognormal, 64 × 64": (*studies.LOW, studies.DEEPER, studies.LOW_SPECTRAL),
+    "Darcy flow, lognormal, 416 × 416": (*studies.LOGNORMAL, studies.SPECTRAL["darcy"]),
+    "Darcy flow, piecewise, 416 × 416": (*studies.PIECEWISE, studies.SPECTRAL["piecewise"]),
     "Kolmogorov flow, 416 × 416": (
         *studies.KOLMOGOROV,
+        studies.SPECTRAL["kolmogorov"],
         studies.SMOOTHED,
         studies.EXTENDED,
         studies.PATCHED,

@@ -115,8 +115,8 @@ def test_the_shipped_lorenz_model_has_the_error_of_its_card():
     ("model", "run", "tolerance"),
     [
         ("darcy-vitno", "darcy-416-vitno", 0.06),  # its weights are rounded
-        ("darcy-lognormal-fano", "darcy-416-fano", 2e-3),
-        ("darcy-piecewise-fano", "piecewise-416-fano", 2e-3),
+        ("darcy-lognormal-spectral", "darcy-416-spectral", 2e-3),
+        ("darcy-piecewise-spectral", "piecewise-416-spectral", 2e-3),
     ],
 )
 def test_the_shipped_darcy_models_have_the_errors_of_their_records(model, run, tolerance):
