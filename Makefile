@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 ORDERS := tests/operators/test_convergence.py tests/operators/test_tno.py tests/operators/test_fano.py tests/operators/test_vitno.py
 
-.PHONY: help demo reproduce test test-kernels test-pages test-slow test-faults orders package docs lint format benchmark clean
+.PHONY: help demo reproduce test test-kernels test-pages test-slow test-faults orders house walk package docs lint format benchmark clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | sort
@@ -37,6 +37,12 @@ test-faults: $(VENV)/installed-dev ## kill, stop and starve trainings, and count
 
 orders: $(VENV)/installed-dev      ## the observed orders of convergence, and the same operator on different grids
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s $(ORDERS) | grep -E 'order|spread|error|passed|failed'
+
+house: $(BIN)/python              ## rooms, edges, files, lines, functions and constructors, now and before
+	$(BIN)/python .ci/house.py
+
+walk: $(VENV)/installed            ## files entered on the way of one sample through a training, a forward pass and a prediction
+	OMP_NUM_THREADS=1 $(BIN)/python .ci/walk.py
 
 package: $(VENV)/installed-dev     ## build wheel and sdist, install the wheel by itself and run it (ten seconds)
 	$(BIN)/python .ci/check_package.py

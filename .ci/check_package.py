@@ -23,7 +23,7 @@ IN_SDIST = (
     *("results/README.md", "tests/conftest.py", "docs/making/formulas.py"),
 )
 IN_WHEEL = (
-    *("operformer/py.typed", "operformer/report/templates/page.html", "operformer/report/templates/explorer.js"),
+    *("operformer/py.typed", "operformer/runs/report/templates/page.html", "operformer/runs/report/templates/explorer.js"),
     *(
         f"operformer/models/{name}/model.safetensors"
         for name in ("lorenz-tno", "darcy-vitno", "darcy-lognormal-fano", "darcy-piecewise-fano")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from operformer.data.store import open_pairs
     from operformer.data.writing import write
     from operformer.domain import Grid, Samples, pad, unpad, voronoi_weights
+    from operformer.domain.basis import Cosine, ExtendedFourier, Fourier, Legendre
     from operformer.evaluation.certificate import certify
     from operformer.evaluation.conformal import calibrate
     from operformer.evaluation.errors import evaluate
@@ -18,11 +19,19 @@ if TYPE_CHECKING:
     from operformer.operators import (
         FANO,
         TNO,
+        CodomainNO,
+        Increment,
+        Isotropic,
         Operator,
+        Resampled,
+        Smoothing,
+        SpectralOperator,
+        SpectralResidual,
         Transformer,
         UniversalTNO,
         ViTNO,
         attention,
+        backend,
         load,
         set_precision,
     )
@@ -31,75 +40,39 @@ if TYPE_CHECKING:
     from operformer.training.loop import train
     from operformer.training.recipe import Training
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Each public name and the module that defines it.
 _HOMES = {
-    "Grid": "domain",
-    "Samples": "domain",
-    "pad": "domain",
-    "unpad": "domain",
-    "voronoi_weights": "domain",
-    "FANO": "operators",
-    "TNO": "operators",
-    "Operator": "operators",
-    "Transformer": "operators",
-    "UniversalTNO": "operators",
-    "ViTNO": "operators",
-    "attention": "operators",
-    "load": "operators",
-    "set_precision": "operators",
-    "open_pairs": "data.store",
-    "read": "data.reading",
-    "read_inputs": "data.reading",
-    "write": "data.writing",
-    "Training": "training.recipe",
-    "train": "training.loop",
-    "calibrate": "evaluation.conformal",
-    "certify": "evaluation.certificate",
-    "evaluate": "evaluation.errors",
-    "predict": "evaluation.prediction",
-    "export": "sharing.exporting",
-    "from_pretrained": "sharing.hub",
-    "push_to_hub": "sharing.hub",
+    "domain": ("Grid", "Samples", "pad", "unpad", "voronoi_weights"),
+    "domain.basis": ("Cosine", "ExtendedFourier", "Fourier", "Legendre"),
+    "operators": (
+        *("TNO", "ViTNO", "FANO", "SpectralOperator", "CodomainNO", "UniversalTNO", "Transformer", "Operator"),
+        *("Increment", "Resampled", "Isotropic", "Smoothing", "SpectralResidual"),
+        *("attention", "backend", "load", "set_precision"),
+    ),
+    "data.reading": ("read", "read_inputs"),
+    "data.store": ("open_pairs",),
+    "data.writing": ("write",),
+    "training.recipe": ("Training",),
+    "training.loop": ("train",),
+    "evaluation.errors": ("evaluate",),
+    "evaluation.prediction": ("predict",),
+    "evaluation.certificate": ("certify",),
+    "evaluation.conformal": ("calibrate",),
+    "sharing.exporting": ("export",),
+    "sharing.hub": ("from_pretrained", "push_to_hub"),
 }
-__all__ = [
-    "FANO",
-    "TNO",
-    "Grid",
-    "Operator",
-    "Samples",
-    "Training",
-    "Transformer",
-    "UniversalTNO",
-    "ViTNO",
-    "attention",
-    "calibrate",
-    "certify",
-    "evaluate",
-    "export",
-    "from_pretrained",
-    "load",
-    "open_pairs",
-    "pad",
-    "predict",
-    "push_to_hub",
-    "read",
-    "read_inputs",
-    "set_precision",
-    "train",
-    "unpad",
-    "voronoi_weights",
-    "write",
-]
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME)  # noqa: PLE0605
 _PACKAGES = ("data", "domain", "errors", "evaluation", "operators", "problems", "runs", "sharing", "training")
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:  # operformer.domain.Grid needs no import of its own
         return import_module(f"{__name__}.{name}")
-    if name in _HOMES:
-        globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in _HOME:
+        globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
         return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

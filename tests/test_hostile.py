@@ -24,7 +24,7 @@ SMALL = [
     "operator.hidden_channels=6", "operator.n_layers=1", "operator.n_heads=2",
     "training.epochs=2", "training.batch_size=5", "training.device=cpu", "training.ema=0.5",
 ]  # fmt: skip
-TRAIN = ["train", "controlled-ode", *SMALL, "--out", "run"]
+TRAIN = ["train", "lorenz-y", *SMALL, "--out", "run"]
 SECONDS = 5.0
 MARKER = "it-ran"
 

@@ -43,7 +43,7 @@ def certify(
     """
     from operformer.errors import UsageError
     from operformer.evaluation import certificate
-    from operformer.evaluation.probes import problem_probes, resolution_for, smooth_probes
+    from operformer.evaluation.probes import problem_probes, smooth_probes
     from operformer.operators import load
     from operformer.runs import read_experiment
 
@@ -53,18 +53,15 @@ def certify(
         raise UsageError(f"resolution must be one number for each of {operator.dim} axes: got {len(resolution)}")
     if samples < 1:
         raise UsageError(f"samples must be at least 1: got {samples}")
-    chosen = kind or operator.usual_kind
     if inputs == "smooth":
-        probes = smooth_probes(operator, samples, seed=seed, periodic=chosen == "periodic")
+        probes = smooth_probes(operator, samples, seed=seed, periodic=(kind or operator.usual_kind) == "periodic")
     elif is_run:
         experiment = read_experiment(run)
         data = experiment.data
         probes = problem_probes(experiment.problem, samples, data.seed, first=data.train + data.validation)
     else:
         raise UsageError(f"{run} is an operator without its problem; give the folder of its run, or --inputs smooth")
-    doublings = 4 if operator.dim == 1 else 2
-    sizes = resolution or resolution_for(operator)
-    found = certificate.certify(operator, probes, sizes, operator.bounds, chosen, doublings, seed)
+    found = certificate.certify(operator, probes, resolution or None, kind=kind, seed=seed)
     for line in found.lines():
         console.print(line, soft_wrap=True)
     return 0 if found.passed else 1

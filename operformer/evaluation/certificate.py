@@ -20,8 +20,8 @@ from operformer.domain.box import GivenBounds
 from operformer.errors import UsageError
 from operformer.evaluation.loss import relative_l2
 from operformer.evaluation.nested_grids import GRADINGS, NestedGrids
-from operformer.evaluation.probes import Probes
-from operformer.operators.operator import computes_in
+from operformer.evaluation.probes import Probes, resolution_for, smooth_probes
+from operformer.operators.operator import Operator, computes_in
 
 AnyOperator = Callable[[Tensor, Grid], Tensor]
 Verdict = Literal["passed", "failed", "skipped"]
@@ -87,20 +87,40 @@ class Certificate:
 
 def certify(
     operator: AnyOperator,
-    probes: Probes,
-    resolution: Sequence[int],
+    probes: Probes | None = None,
+    resolution: Sequence[int] | None = None,
     bounds: GivenBounds | None = None,
-    kind: Literal["nodes", "periodic"] = "nodes",
-    doublings: int = 2,
+    *,
+    kind: Literal["nodes", "periodic"] | None = None,
+    doublings: int | None = None,
     seed: int = 0,
 ) -> Certificate:
-    """Refine, coarsen, permute and irregularise the grid of any callable `operator(u, grid)`.
+    """Is an operator the same map on every grid? Refine, coarsen, permute and irregularise the grid.
 
-    ``resolution`` is the number n of intervals along each axis; uniform grids have n / 2, n, ..., 2^doublings n.
-    Irregular ones have as many points as the two that are 8 and 4 times coarser than the finest, which they are
-    compared with. Good values: `probes.resolution_for`, and 4 doublings in one dimension.
+    Args:
+        operator: an operator, or any callable ``operator(u, grid)``, which needs ``probes`` and ``resolution``. Use
+            float64, ``operator.double()``: in float32 rounding hides small faults.
+        probes: the input functions, as a function of the grid. Good values: `smooth_probes(operator)`, used if it is
+            not given, and `problem_probes(problem)`.
+        resolution: the number n of intervals along each axis; uniform grids have n / 2, n, ..., 2^doublings n. Good
+            value: what resolves the operator's modes, used if it is not given.
+        bounds: the box D; the operator's own if it is not given.
+        kind: "nodes", with both ends, or "periodic", one period. Good value: what suits the operator.
+        doublings: how often n is doubled. Good values: 4 on a line, 2 otherwise. Irregular grids have as many points
+            as the uniform ones that are 8 and 4 times coarser than the finest.
+        seed: of the probes and of the scattered points.
+
+    Returns:
+        The certificate; ``print("\n".join(certificate.lines()))`` shows it.
     """
-    grids = NestedGrids(resolution, bounds, kind, doublings)
+    if isinstance(operator, Operator):
+        kind = kind or operator.usual_kind
+        probes = probes or smooth_probes(operator, seed=seed, periodic=kind == "periodic")
+        resolution, bounds = resolution or resolution_for(operator), bounds or operator.bounds
+    if probes is None or resolution is None:
+        raise UsageError("certify needs probes and resolution for what is not an Operator; see its documentation")
+    doublings = doublings if doublings is not None else (4 if len(resolution) == 1 else 2)
+    grids = NestedGrids(resolution, bounds, kind or "nodes", doublings)
     asked = _Asked(operator, probes, grids)
     generator = torch.Generator().manual_seed(seed)
     coarse, fine = doublings - 3, doublings - 2

@@ -66,7 +66,8 @@ class Operator(nn.Module, ABC):
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
         self.hidden_channels, self.n_layers = hidden_channels, n_layers
         self.partition = (1,) * dim  # patches along each axis of D; all of D is one
-        self.kind = type(self).__name__  # for files; sharding gives the object another class
+        # For files; sharding gives the object another class.
+        self.kind, self._names = type(self).__name__, tuple(signature(type(self)).parameters)
         self._per_grid = PerGrid()
         self.register_buffer("input_mean", torch.zeros(in_channels))
         self.register_buffer("input_scale", torch.ones(in_channels))
@@ -82,7 +83,7 @@ class Operator(nn.Module, ABC):
     @property
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments, kept under their names, as plain values for JSON."""
-        return {name: _plain(getattr(self, name)) for name in signature(type(self)).parameters}
+        return {name: _plain(getattr(self, name)) for name in self._names}
 
     @property
     def n_parameters(self) -> int:

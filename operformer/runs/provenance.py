@@ -20,7 +20,7 @@ from operformer.files import read_json, write_json
 NAME = "made.json"
 SECONDS = "seconds.json"
 COMMIT = "OPERFORMER_COMMIT"  # of a copy of the files: what git describe --always --dirty says where it was made
-PACKAGES = ("torch", "triton", "numpy", "lightning-fabric", "matplotlib", "neuraloperator")
+PACKAGES = ("torch", "triton", "numpy", "matplotlib", "neuraloperator")
 
 
 def provenance(device: torch.device | None = None) -> dict[str, Any]:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import logging
+import atexit
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from lightning_fabric import Fabric
-from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from lightning_fabric.plugins.precision import Precision
-from lightning_fabric.strategies.ddp import DDPStrategy
-from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
-from lightning_fabric.strategies.strategy import Strategy
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 from operformer.errors import ElsewhereError, OperformerError, ResourceError, UsageError
 from operformer.operators.compiling import compiled
-from operformer.training.recipe import Training
+from operformer.training.recipe import Training, training_device
 
 
 class Ranks:
@@ -32,16 +28,31 @@ class Ranks:
         self.rank = int(os.environ.get("RANK", 0)) if self.world > 1 else 0
         if settings.strategy == "fsdp" and self.world == 1:
             raise UsageError('training.strategy is "fsdp", which needs several processes; start them with torchrun')
-        self.fabric = _fabric(settings, self.world)
-        self.device = self.fabric.device
+        self.is_sharded = settings.strategy == "fsdp"
+        self.device = training_device(settings) if self.world == 1 else _join(settings)
 
     def setup(self, operator: nn.Module, is_compiled: bool) -> nn.Module:
         """The operator as all processes train it; its parameters may become shards."""
         operator.to(self.device)
         if is_compiled:
             torch.compiler.reset()  # operators share `forward`, of which the compiler keeps eight forms a process
-        module = compiled(operator) if is_compiled else operator
-        return self.fabric.setup_module(module)
+        module: nn.Module = operator
+        if self.world > 1:
+            module = _shard(operator, self.device, self.world) if self.is_sharded else _copy(operator, self.device)
+        return compiled(module) if is_compiled else module
+
+    @contextmanager
+    def silence(self, module: Any) -> Iterator[None]:
+        """Gradients that are computed inside are not exchanged yet."""
+        if not self.is_sharded:
+            with nullcontext() if self.world == 1 else module.no_sync():
+                yield
+            return
+        module.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            module.set_requires_gradient_sync(True)
 
     def total(self, *numbers: float) -> list[float]:
         """Each number summed over all processes, in float64."""
@@ -80,52 +91,45 @@ def is_first() -> bool:
     return world_size() == 1 or os.environ.get("RANK") == "0"
 
 
-def _fabric(settings: Training, world: int) -> Fabric:
-    if world == 1:
-        # Its own environment: inside a SLURM job fabric would look for tasks that nobody started.
-        plugins: list[Any] = [_AsItIs(), LightningEnvironment()]
-        return Fabric(accelerator=settings.device, devices=1, plugins=plugins)
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    local = int(os.environ["LOCAL_WORLD_SIZE"])
-    if settings.device == "cuda" and local > torch.cuda.device_count():
-        found = f"{local} processes and {torch.cuda.device_count()} GPUs"
+def _join(settings: Training) -> torch.device:
+    """Join the processes that torchrun has started; the device of this one."""
+    local, count = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    if settings.device == "cuda" and count > torch.cuda.device_count():
+        found = f"{count} processes and {torch.cuda.device_count()} GPUs"
         raise ResourceError(f"every process on a machine needs a GPU of its own: got {found}; start fewer")
-    on_gpu = settings.device != "cpu" and torch.cuda.device_count() >= local
-    fabric = Fabric(
-        accelerator="cuda" if on_gpu else "cpu",
-        devices=local,
-        num_nodes=world // local,
-        strategy=_strategy(settings, world),
-        plugins=_AsItIs(),
-    )
-    fabric.launch()
-    return fabric
+    on_gpu = settings.device != "cpu" and torch.cuda.device_count() >= count
+    device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if on_gpu else "gloo")
+        atexit.register(_leave)
+    return device
 
 
-def _strategy(settings: Training, world: int) -> Strategy:
-    if settings.strategy == "fsdp":
-        return ModelParallelStrategy(_shard, data_parallel_size=world, tensor_parallel_size=1)
-    return DDPStrategy()
+def _leave() -> None:
+    """Without it, torch warns of what is left open."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
-def _shard(operator: nn.Module, mesh: DeviceMesh) -> nn.Module:
+def _copy(operator: nn.Module, device: torch.device) -> nn.Module:
+    """Every process holds the operator, and gradients are averaged."""
+    if device.type == "cpu":
+        return DistributedDataParallel(operator)
+    with torch.cuda.stream(torch.cuda.Stream()):  # torch's own advice, where graphs are captured later
+        return DistributedDataParallel(operator, device_ids=[device.index])
+
+
+def _shard(operator: nn.Module, device: torch.device, world: int) -> nn.Module:
     """Every layer by itself, so that one layer at a time is whole, and what is left.
 
     Other lists of modules, such as those of a baseline's library, may be read without being called: they are left.
     """
+    mesh: DeviceMesh = init_device_mesh(device.type, (world,))
     for name, module in operator.named_modules():
         if name.rpartition(".")[2] == "layers":
             for layer in module.children():
-                fully_shard(layer, mesh=mesh["data_parallel"])
-    fully_shard(operator, mesh=mesh["data_parallel"], reshard_after_forward=True)
+                fully_shard(layer, mesh=mesh)
+    fully_shard(operator, mesh=mesh, reshard_after_forward=True)
     return operator
-
-
-class _AsItIs(Precision):
-    """Fabric's own plugins round what goes in and out; here dtypes are the operator's and the samples'."""
-
-    def convert_input(self, data: Any) -> Any:
-        return data
-
-    def convert_output(self, data: Any) -> Any:
-        return data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import isfinite, prod
 
@@ -75,21 +75,16 @@ class Update:
             if self.graphs is not None:
                 loss = self.graphs(samples, weight * scale)
                 return loss.clone() if not is_last else loss
-            with self._silence(not is_last):
+            # Processes need not exchange the gradients of all parts but the last.
+            with nullcontext() if is_last else self.ranks.silence(self.module):
                 prediction = self.module(samples.u, samples.grid)
                 loss = LOSSES[self.loss](prediction, samples.z, samples.grid).mean()
-                self.ranks.fabric.backward(loss if weight * scale == 1 else loss * (weight * scale))
+                (loss if weight * scale == 1 else loss * (weight * scale)).backward()
         except (MemoryError, RuntimeError) as error:
             if _is_out_of_memory(error):
                 raise _out_of_memory(samples, self.ranks.rank) from None
             raise
         return loss.detach()
-
-    def _silence(self, is_silent: bool) -> AbstractContextManager[None]:
-        """Processes need not exchange the gradients of all parts but the last."""
-        if is_silent and self.ranks.world > 1:
-            return self.ranks.fabric.no_backward_sync(self.module)  # type: ignore[arg-type]
-        return nullcontext()
 
     def _clip(self) -> Tensor:
         """The norm that the gradient had; it is clipped to ``clip_norm``."""

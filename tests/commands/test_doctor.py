@@ -100,7 +100,7 @@ def test_versions_are_compared_as_numbers(monkeypatch, version, least, is_enough
 def test_the_installations_own_requirements_are_read(monkeypatch):
     monkeypatch.undo()
     names = {found.name for found in doctor.examine()}
-    assert {"torch", "lightning-fabric", "numpy", "scipy", "h5py", "neuraloperator", "tensorboard"} <= names
+    assert {"torch", "numpy", "scipy", "h5py", "neuraloperator", "tensorboard"} <= names
     assert "mypy" not in names
 
 

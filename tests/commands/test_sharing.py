@@ -17,7 +17,7 @@ SMALL = [
 @pytest.fixture
 def run(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert call("train", "darcy-64-tno", *SMALL, "--out", "mine")[0] == 0
+    assert call("train", "darcy", "operator.name=TNO", *SMALL, "--out", "mine")[0] == 0
     return tmp_path / "mine"
 
 

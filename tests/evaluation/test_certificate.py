@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from operformer import FANO, TNO, Grid, Transformer, UniversalTNO, ViTNO
+from operformer import FANO, TNO, Grid, Resampled, SpectralOperator, Transformer, UniversalTNO, ViTNO
 from operformer.errors import UsageError
 from operformer.evaluation.certificate import certify
-from operformer.evaluation.probes import domain_of, kind_for, problem_probes, resolution_for, smooth_probes
+from operformer.evaluation.probes import problem_probes, resolution_for, smooth_probes
 from operformer.operators.baselines import AFNO, GalerkinTransformer
 from operformer.operators.codomain import CodomainNO
 from operformer.problems import ControlledODE
@@ -37,7 +37,7 @@ def asked(operator, seed=0, **options):
     probes = smooth_probes(operator, seed=seed, periodic=options.get("kind") == "periodic")
     doublings = 4 if operator.dim == 1 else 2
     resolution = (4, 4, 4) if operator.dim == 3 else resolution_for(operator)
-    return certify(operator, probes, resolution, domain_of(operator), doublings=doublings, seed=seed, **options)
+    return certify(operator, probes, resolution, operator.bounds, doublings=doublings, seed=seed, **options)
 
 
 def show(label, certificate):
@@ -148,16 +148,15 @@ INVARIANT = {
     "TNO-1d": lambda: TNO(1, 2, 1, **SMALL),
     "TNO-2d": lambda: TNO(2, 1, 1, **SMALL),
     "TNO-3d": lambda: TNO(3, 1, 1, hidden_channels=4, n_layers=1, n_heads=1),
-    "TNO-before-1d": lambda: TNO(1, 2, 1, **SMALL, norm="before", waves=2),
+    "TNO-waves-1d": lambda: TNO(1, 2, 1, **SMALL, waves=2),
     "UniversalTNO-1d": lambda: UniversalTNO(1, 1, 1, hidden_channels=16),
     "FANO-1d": lambda: FANO((2,), 3, 1, 1, **SMALL),
-    "FANO-before-1d": lambda: FANO((2,), 3, 1, 1, **SMALL, norm="before", waves=2),
     "FANO-cosine-1d": lambda: FANO((3,), 3, 1, 2, **SMALL, basis="cosine"),
-    "FANO-2d": lambda: FANO((2, 2), 2, 1, 1, **SMALL, final_modes=4),
-    "FANO-isotropic-2d": lambda: FANO((1, 1), 3, 1, 1, **SMALL, basis="cosine", isotropic=True),
-    "CodomainNO-1d": lambda: CodomainNO(1, 3, 1, 1, 16, 2, token_channels=4, basis="cosine"),
-    "CodomainNO-2d": lambda: CodomainNO(2, 3, 1, 1, 16, 2, token_channels=4),
-    "ViTNO-resample-2d": lambda: ViTNO((2, 2), 2, 1, 1, **SMALL, resample=True),
+    "FANO-2d": lambda: FANO((2, 2), 2, 1, 1, **SMALL, last=4),
+    "SpectralOperator-2d": lambda: SpectralOperator((3, 3), 1, 1, 8, n_layers=2, basis="isotropic-cosine"),
+    "CodomainNO-1d": lambda: CodomainNO(1, 3, 1, 1, hidden_channels=16, n_layers=2, token_channels=4, basis="cosine"),
+    "CodomainNO-2d": lambda: CodomainNO(2, 3, 1, 1, hidden_channels=16, n_layers=2, token_channels=4),
+    "ViTNO-resample-2d": lambda: Resampled(ViTNO((2, 2), 2, 1, 1, **SMALL)),
 }
 WEIGHTLESS = {
     "Transformer-1d": lambda: Transformer(1, 2, 1, **SMALL),
@@ -201,7 +200,7 @@ def test_attention_without_weights_fails_on_irregular_grids(name):
 
 def test_afno_fails():
     operator = made(lambda: AFNO((16, 16), 1, 1, hidden_channels=8, n_layers=1))
-    found = asked(operator, kind=kind_for(operator))
+    found = asked(operator, kind=operator.usual_kind)
     assert [found[name].verdict for name in NAMES] == ["failed", "failed", "skipped", "skipped", "skipped"]
     assert "bound to 16 x 16 points" in found["refine"].reason
 
@@ -222,7 +221,7 @@ def test_trained_operators_pass(make, tmp_path):
     settings = Training(epochs=4, batch_size=8, learning_rate=2e-3, device="cpu")
     trained = train(operator, samples[:40], samples[40:], settings, tmp_path).double()
     for label, probes in (("smooth", smooth_probes(trained)), ("its draws", problem_probes(problem, seed=2))):
-        found = certify(trained, probes, resolution_for(trained), domain_of(trained), doublings=4)
+        found = certify(trained, probes, resolution_for(trained), trained.bounds, doublings=4)
         show(f"{type(trained).__name__} trained, {label}", found)
         assert found.passed
         assert 1.7 < found["refine"].order < 2.3

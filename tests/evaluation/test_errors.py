@@ -15,7 +15,7 @@ class Double(Operator):
     """G(u) = 2 u."""
 
     def __init__(self):
-        super().__init__(1, 2, 2, {})
+        super().__init__(1, 2, 2, 1, 1)
 
     def transform(self, u, grid, query):
         return 2 * u
@@ -133,7 +133,7 @@ class Triple(Operator):
     """G(u) = 3 u in any dimension."""
 
     def __init__(self, dim):
-        super().__init__(dim, 1, 1, {})
+        super().__init__(dim, 1, 1, 1, 1)
 
     def transform(self, u, grid, query):
         return 3 * u

@@ -31,7 +31,7 @@ def tno(dim=2, in_channels=2):
 def fano(dim=2, in_channels=2):
     torch.manual_seed(0)
     sizes = {"in_channels": in_channels, "out_channels": 1, "hidden_channels": 4, "n_layers": 1, "n_heads": 2}
-    return placed(FANO((1,) * dim, 2, **sizes), dim)
+    return placed(FANO((2,) * dim, 2, **sizes), dim)
 
 
 def values(*shape, seed=0):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from operformer import FANO, TNO, Grid, ViTNO
-from operformer.evaluation.probes import domain_of, kind_for, problem_probes, resolution_for, smooth_probes
+from operformer.evaluation.probes import problem_probes, resolution_for, smooth_probes
 from operformer.operators.baselines import AFNO
 from operformer.problems import ControlledODE
 
@@ -23,7 +23,7 @@ def operator(dim, channels=2):
 def test_smooth_probes_are_functions_in_the_operators_units(dim, periodic):
     made = operator(dim)
     probes = smooth_probes(made, count=200, periodic=periodic)
-    coarse, fine = (Grid.uniform((n,) * dim, domain_of(made), kind="periodic") for n in (6, 12))
+    coarse, fine = (Grid.uniform((n,) * dim, made.bounds, kind="periodic") for n in (6, 12))
     u = probes(fine)
     assert u.shape == (200, 2, *fine.shape)
     assert u.dtype == torch.float64
@@ -52,9 +52,9 @@ def test_resolutions_resolve_the_operators_modes():
     assert resolution_for(operator(3)) == (6, 6, 6)
     widths = {"hidden_channels": 4, "n_layers": 1, "n_heads": 1}
     assert resolution_for(FANO((3, 2), (2, 3), 1, 1, **widths)) == (24, 24)
-    assert resolution_for(FANO((2,), 2, 1, 1, **widths, final_modes=16)) == (64,)
+    assert resolution_for(FANO((2,), 2, 1, 1, **widths, last=16)) == (64,)
     assert resolution_for(ViTNO((5,), 4, 1, 1, **widths)) == (80,)
     bound = AFNO((10, 14), 1, 1, hidden_channels=8)
     assert resolution_for(bound) == (10, 14)
-    assert kind_for(bound) == "periodic"
-    assert kind_for(operator(1)) == "nodes"
+    assert bound.usual_kind == "periodic"
+    assert operator(1).usual_kind == "nodes"

@@ -18,7 +18,7 @@ class Rotation(Operator):
     """G(u) = factor (u_2, -u_1): its powers turn by quarters."""
 
     def __init__(self, factor=1.0, dim=1):
-        super().__init__(dim, 2, 2, {})
+        super().__init__(dim, 2, 2, 1, 1)
         self.factor = factor
 
     def transform(self, u, grid, query):

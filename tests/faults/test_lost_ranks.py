@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.faults
 
 TRAIN = [
-    "-m", "operformer.cli", "train", "controlled-ode",
+    "-m", "operformer.cli", "train", "lorenz-y",
     "data.train=23", "data.validation=5", "data.test=5", "data.resolution=8",
     "operator.hidden_channels=6", "operator.n_layers=1", "operator.n_heads=2",
     "training.batch_size=5", "training.device=cpu", "training.schedule=plateau",

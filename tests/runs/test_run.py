@@ -14,12 +14,12 @@ from operformer.data.importing import store
 from operformer.domain import Grid, Samples, h1_norm, l2_norm
 from operformer.errors import DataError, DivergedError, ResourceError, UsageError
 from operformer.problems import ControlledODE, Kolmogorov, Lorenz63
-from operformer.runs import evaluate_run, evaluation_grids, read_experiment, read_run, train_run, training
+from operformer.runs import evaluate_run, evaluation_grids, find_experiment, read_experiment, read_run, train_run
 from operformer.runs.gallery import read_gallery
 from operformer.runs.report.page import write_page
 from operformer.sharing.card import card
+from operformer.training import loop as training
 from operformer.training.metrics import read_metrics
-from paper.lookup import find_run as find_experiment
 
 SMALL = [
     "data.train=13", "data.validation=3", "data.test=5", "data.resolution=8", "data.seed=7",
@@ -30,7 +30,8 @@ POINTS = {"0.5x": 5, "0.75x": 7, "1x": 9, "1.5x": 13, "2x": 17, "irregular": 7, 
 
 
 def small(*overrides, name="controlled-ode"):
-    return find_experiment(name, "smoke", [*SMALL, *overrides])
+    law = ["problem.name=ControlledODE"] if name == "controlled-ode" else []
+    return find_experiment("lorenz-y", [*law, *SMALL, f"name={name}", *overrides])
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,9 @@ def test_a_flow_is_solved_once_for_all_resolutions_of_a_training(monkeypatch, tm
     monkeypatch.setattr("operformer.runs.training.train", lambda operator, samples, *rest: seen.append(samples))
     monkeypatch.setattr(Kolmogorov, "_solve", lambda self, *given: solved.append(given[1].shape) or solve(self, *given))
     changes = ["data.train=3", "data.validation=1", "data.resolution=16", "data.coarser=[8]", "training.device=cpu"]
-    experiment = find_experiment("kolmogorov-416-fano", "smoke", [*changes, "problem.start=0.1", "problem.n_modes=40"])
+    experiment = find_experiment(
+        "darcy", [*changes, "problem.name=Kolmogorov", "problem.start=0.1", "problem.n_modes=40"]
+    )
     train_run(experiment, tmp_path)
     assert solved == [experiment.problem.equation.grid.shape]
     for level, resolution in zip(*seen, (8, 16), strict=True):
@@ -181,7 +184,7 @@ def _interrupt(*_):
         ("problem.n_terms=9", "problem.n_terms"),
         ("data.seed=8", "data.seed"),
         ("operator.n_heads=3", "operator.n_heads"),
-        ("operator.learnable_skips=true", "operator.learnable_skips"),
+        ("operator.waves=1", "operator.waves"),
     ],
 )
 def test_another_experiment_is_refused_with_what_differs(folder, override, key):
@@ -301,7 +304,7 @@ DARCY = [
 
 
 def darcy(*overrides):
-    return find_experiment("controlled-ode", "smoke", [*DARCY, *SMALL, *overrides])
+    return find_experiment("lorenz-y", [*DARCY, *SMALL, *overrides])
 
 
 def test_a_run_in_two_dimensions_is_trained_evaluated_and_read(tmp_path):
@@ -430,7 +433,7 @@ def own(folder, *overrides, shape=(8, 10), kind="cells"):
     u = numbers + torch.sin(3 * numbers * grid.points[..., 0] + grid.points[..., 1]).reshape(24, 1, *shape)
     store(Samples(u, u.cumsum(-1), grid), folder, "mine", {"file": "mine"})
     imported = ["problem.name=Imported", f"problem.folder={folder}"]
-    return find_experiment("controlled-ode", "smoke", [*DARCY, *SMALL, *imported, *overrides])
+    return find_experiment("lorenz-y", [*DARCY, *SMALL, *imported, *overrides])
 
 
 def test_an_imported_set_is_trained_evaluated_and_reported(tmp_path):

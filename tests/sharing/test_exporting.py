@@ -77,7 +77,7 @@ def test_a_fano_is_the_same_in_onnx(tmp_path):
 @pytest.mark.parametrize("make", [FANO, ViTNO])
 def test_patched_operators_in_the_plane_are_the_same_in_onnx(tmp_path, make):
     torch.manual_seed(4)
-    operator = on_a_box(make((2, 3), 3, **SMALL, final_modes=2, smoothing="periodic"))
+    operator = on_a_box(make((2, 3), 3, **SMALL, last=(2, "periodic")))
     path = export(operator, tmp_path / "patched.onnx", kind="cells")
     assert_same(run_onnx(path), operator, "cells", [(1, (26, 9)), (2, (6, 33))])
 
@@ -85,13 +85,13 @@ def test_patched_operators_in_the_plane_are_the_same_in_onnx(tmp_path, make):
 @pytest.mark.parametrize(
     ("make", "n_patches", "kind", "settings"),
     [
-        (ViTNO, (3,), "cells", {"learnable_skips": True}),
-        (FANO, (3,), "nodes", {"periodic_extension": True}),
-        pytest.param(FANO, (1,), "nodes", {}, marks=pytest.mark.slow),
+        (ViTNO, (3,), "cells", {"waves": 2}),
+        (FANO, (3,), "nodes", {"basis": "extended-fourier"}),
+        pytest.param(ViTNO, (1,), "nodes", {}, marks=pytest.mark.slow),
         pytest.param(ViTNO, (3, 2), "nodes", {}, marks=pytest.mark.slow),
-        pytest.param(FANO, (3,), "periodic", {"basis": "cosine", "smoothing": "periodic"}, marks=pytest.mark.slow),
-        pytest.param(FANO, (3,), "cells", {"periodic_extension": True, "final_modes": 2}, marks=pytest.mark.slow),
-        pytest.param(ViTNO, (3, 1), "periodic", {"smoothing": "dirichlet"}, marks=pytest.mark.slow),
+        pytest.param(FANO, (3,), "periodic", {"basis": "cosine", "last": "periodic"}, marks=pytest.mark.slow),
+        pytest.param(FANO, (3,), "cells", {"basis": "extended-fourier", "last": 2}, marks=pytest.mark.slow),
+        pytest.param(ViTNO, (3, 1), "periodic", {"last": "dirichlet"}, marks=pytest.mark.slow),
     ],
 )
 def test_patched_operators_are_the_same_in_torch_export(tmp_path, make, n_patches, kind, settings):

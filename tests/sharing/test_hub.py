@@ -90,7 +90,7 @@ def test_names_that_are_none(hub, name):
     with pytest.raises(UsageError, match="owner/name"):
         from_pretrained(name or "\t")
     with pytest.raises(UsageError, match="owner/name"):
-        push_to_hub(TNO(1, 1, 1, 4, 1, 1), name)
+        push_to_hub(TNO(1, 1, 1, 4, n_layers=1, n_heads=1), name)
 
 
 def test_the_missing_extra_is_named(monkeypatch):
@@ -105,6 +105,6 @@ def test_no_network_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", api.snapshot_download)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(ResourceError, match=r"cannot upload to me/tno: .*refused"):
-        push_to_hub(TNO(1, 1, 1, 4, 1, 1), "me/tno")
+        push_to_hub(TNO(1, 1, 1, 4, n_layers=1, n_heads=1), "me/tno")
     with pytest.raises(ResourceError, match="cannot fetch me/tno: "):
         from_pretrained("me/tno")

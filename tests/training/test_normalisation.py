@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from operformer import FANO, TNO, Grid, ViTNO
+from operformer import FANO, TNO, Grid, Increment, ViTNO
 from operformer.domain import Samples
 from operformer.domain.samples import check_samples, split
 from operformer.errors import DataError, UsageError
@@ -146,7 +146,7 @@ def test_outputs_that_are_zero_at_the_boundary_stay_so_in_physical_units(kind):
     size = {"hidden_channels": 6, "n_layers": 1, "n_heads": 2}
     for smoothing, mean, square in (("dirichlet", 0.0, 5.0), ("neumann", 6 / torch.pi, 5 - 36 / torch.pi**2)):
         torch.manual_seed(0)
-        operator = kind((4,), 3, 1, 1, smoothing=smoothing, **size).double()
+        operator = kind((4,), 3, 1, 1, last=smoothing, **size).double()
         fit_normalisation(operator, Samples(z, z, grid))
         assert operator.output_mean.item() == pytest.approx(mean, abs=3e-3)  # the trapezoidal rule on 33 nodes
         assert operator.output_scale.item() ** 2 == pytest.approx(square, abs=1e-2)
@@ -159,7 +159,7 @@ def test_what_is_added_to_the_input_is_zero_at_the_boundary():
     # z = u + x (1 - x): the mean of x (1 - x) is 1/6, its mean square 1/30; at both ends the output is u itself.
     grid = Grid.uniform((129,))
     u = on(grid, lambda x: 3 - x)
-    operator = FANO((2,), 3, 1, 1, 6, 1, 2, smoothing="dirichlet", adds_input=True).double()
+    operator = Increment(FANO((2,), 3, 1, 1, hidden_channels=6, n_layers=1, n_heads=2, last="dirichlet")).double()
     fit_normalisation(operator, Samples(u, u + on(grid, lambda x: x * (1 - x)), grid))
     assert operator.output_mean.item() == 0.0
     assert operator.output_scale.item() == pytest.approx(30**-0.5, rel=1e-3)
@@ -168,7 +168,7 @@ def test_what_is_added_to_the_input_is_zero_at_the_boundary():
 
 def test_an_output_channel_without_values_has_scale_one():
     grid = Grid.uniform((17,))
-    operator = FANO((2,), 3, 1, 2, hidden_channels=6, n_layers=1, n_heads=2, smoothing="dirichlet").double()
+    operator = FANO((2,), 3, 1, 2, hidden_channels=6, n_layers=1, n_heads=2, last="dirichlet").double()
     z = on(grid, lambda x: x * (1 - x), lambda x: 0 * x)
     fit_normalisation(operator, Samples(z[:, :1], z, grid))
     assert operator.output_scale[1] == 1.0

@@ -23,7 +23,7 @@ def fano(seed=0):
 
 def isotropic(seed=0):
     torch.manual_seed(seed)
-    return FANO((2, 2), 3, 1, 1, hidden_channels=6, n_layers=1, n_heads=2, isotropic=True)
+    return FANO((2, 2), 3, 1, 1, hidden_channels=6, n_layers=1, n_heads=2, basis="isotropic-fourier")
 
 
 def gradients(operator, seed):

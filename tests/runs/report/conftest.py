@@ -1,54 +1,9 @@
-"""Records of runs with numbers made up by hand, which the tests of reports share."""
-
-from dataclasses import replace
+"""Operators and their samples as the explorer shows them, made up by hand."""
 
 import numpy as np
 import pytest
 
-from operformer.evaluation.errors import Curves, Evaluation
-from operformer.runs import Run
 from operformer.runs.report.explorer import Exhibit, Shown
-from paper.line import as_plain_transformer
-from paper.section6 import EXPERIMENTS
-
-LABELS = {"0.5x": 6, "1x": 11, "2x": 21, "irregular": 9, "graded": 11}
-
-
-@pytest.fixture
-def make_run():
-    """A run whose errors are 1 %, 2 %, 3 % and 6 %, times ``factor``, and 1.5 times as much off the training grid."""
-
-    def make(factor=1.0, name="lorenz-y", plain=False, labels=tuple(LABELS), **changes):
-        experiment = EXPERIMENTS[name]["smoke"]
-        experiment = replace(as_plain_transformer(experiment) if plain else experiment, **changes)
-        channels = experiment.problem.out_channels
-        evaluations = [_evaluation(label, factor * (1.0 if label == "1x" else 1.5), channels) for label in labels]
-        metrics = [
-            {
-                "epoch": k,
-                "loss": factor / k,
-                "validation_error": factor / (2 * k),
-                "learning_rate": 1e-3,
-                "seconds": 1.0,
-            }
-            for k in (1, 2, 3)
-        ]
-        return Run(experiment, 12345, metrics, evaluations)
-
-    return make
-
-
-def _evaluation(label, factor, channels):
-    errors = tuple(factor * error for error in (0.06, 0.01, 0.03, 0.02))
-    median, worst = (_curves(error, LABELS[label], channels) for error in (errors[3], errors[0]))
-    return Evaluation(label, LABELS[label], errors, median, worst)
-
-
-def _curves(error, points, channels):
-    x = [2.0 * k / (points - 1) for k in range(points)]
-    z = [[(row + 1) * t**2 - 1 for t in x] for row in range(channels)]
-    prediction = [[value * (1 + error) for value in row] for row in z]
-    return Curves(error, x, [[3 * t - 1 for t in x], [7.0] * points], z, prediction)
 
 
 @pytest.fixture(scope="session")
