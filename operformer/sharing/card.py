@@ -33,7 +33,7 @@ def write_card(run: Run, path: Path, name: str = "owner/name", licence: str = "m
 def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str = "from_pretrained") -> str:
     """Front matter for machines, then how to load the operator, its errors by grid, what it was made of, the paper."""
     experiment = run.experiment
-    operator = spoken_operator(experiment)
+    operator = spoken_operator(experiment.operator["name"])
     data, training = experiment.data, experiment.training
     return "\n".join(
         [
@@ -126,7 +126,7 @@ def _front_matter(run: Run, licence: str) -> dict[str, Any]:
         "tags": ["neural-operator", "operformer", str(experiment.operator["name"]).lower(), problem.lower()],
         "model-index": [{"name": experiment.name, "results": [result]}],
         "operformer": {
-            "operator": spoken_operator(experiment),
+            "operator": spoken_operator(experiment.operator["name"]),
             "parameters": run.parameters,
             "maps": _maps(run),
             "trained": f"{_pairs(run)}{_where(run)}{', a small run' if _scale(run) else ''}",

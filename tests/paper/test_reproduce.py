@@ -13,7 +13,7 @@ from tiny import EXPERIMENTS_OF_TINY, NAMES, TINY, line, plane
 from operformer.errors import ResourceError
 from operformer.operators.baselines import fno
 from operformer.runs import read_run
-from paper.commands.reproduce import finish
+from paper.commands import finish
 from paper.drawing import draw
 from paper.record import read_results
 from paper.reproduce import reproduce
@@ -90,7 +90,7 @@ def test_smoke_scale_is_said_everywhere(made, drawn, tmp_path):
     assert page.count(SMOKE) + page.count(SMOKE.capitalize()) >= 8
     for path in folder.glob("figures/*.svg"):
         assert "smoke scale" in path.read_text(), path
-    draw(replace(made[1], scale="paper"), [TINY], tmp_path)
+    draw(replace(made[1], recipe="authors"), [TINY], tmp_path)
     assert "smoke" not in (tmp_path / "tables/accuracy.md").read_text()
     assert "smoke" not in (tmp_path / "figures/images.svg").read_text()
 
@@ -133,7 +133,7 @@ def test_failures_are_named_and_the_rest_is_made(made, tmp_path, monkeypatch, ca
     names = tuple(experiments)
     study = replace(
         TINY,
-        experiments=names,
+        runs=names,
         tables=tuple(
             replace(t, make=t.make.__class__(t.make.func, **(t.make.keywords | {"names": names})))
             for t in TINY.tables[:3]
@@ -172,7 +172,7 @@ def test_another_experiment_in_the_folder_is_a_failure_of_its_run(made, capsys):
 def test_every_study_can_be_drawn_without_a_single_run(made, tmp_path):
     _, results, _ = made
     settings = plane("x").to_mapping()
-    names = {name for study in STUDIES.values() for name in study.experiments}
+    names = {name for study in STUDIES.values() for name in study.runs}
     nothing = replace(results, runs={}, views={}, absent={name: settings | {"name": name} for name in names})
     tables = draw(nothing, list(STUDIES.values()), tmp_path)
     assert len(tables) == sum(len(study.tables) for study in STUDIES.values())

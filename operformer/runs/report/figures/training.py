@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from operformer.runs.folder import Run
-from operformer.runs.report.figures.style import STYLE, looks, new_figure, percent_ticks
-from operformer.runs.report.tables import run_names
+from operformer.runs.report.figures.style import STYLE, looks_of, new_figure, percent_ticks
+from operformer.runs.report.tables import run_names, spoken_operator
 
 
 @mpl.rc_context(STYLE)
@@ -18,8 +18,8 @@ def training_figure(runs: Sequence[Run]) -> Figure:
     """Loss and validation error by epoch."""
     figure = new_figure(7.2, 3.2)
     axes = figure.subplots()
-    names = run_names(runs)
-    for run, name, (colour, _) in zip(runs, names, looks(names), strict=True):
+    looks = looks_of([spoken_operator(run.experiment.operator["name"]) for run in runs])
+    for run, name, (colour, _) in zip(runs, run_names(runs), looks, strict=True):
         epochs = [record["epoch"] for record in run.metrics]
         axes.plot(epochs, [r["loss"] for r in run.metrics], "-", color=colour, label=f"{name}, loss")
         axes.plot(
