@@ -123,17 +123,17 @@ def cost_fano_in_coefficients(s: Setting, n_points: int) -> float:
     """
     n, d, p = n_points, s.hidden_channels, s.patches
     local = (n / p) ** (1 / s.dim)
-    forth = back = 0.0
+    forward = backward = 0.0
     for k, m in enumerate(s.n_modes):
         # The last axis goes first: `local` points become 2 m numbers, or the reverse, for what the others are then.
         before, after = s.n_modes[:k], s.n_modes[k + 1 :]
         product = 2 * (2 * m) * local * d
-        forth += product * local ** len(before) * prod(2 * j for j in after)
-        back += product * prod(2 * j for j in before) * local ** len(after)
+        forward += product * local ** len(before) * prod(2 * j for j in after)
+        backward += product * prod(2 * j for j in before) * local ** len(after)
     mixing = 3 * p * (2 * d**2 + (s.k_max - 1) / 2 * 8 * d**2)
     attention = 2 * 2 * p**2 * s.k_max * d
     merge = 2 * p * s.k_max * d**2
-    layer = p * (forth + back) + mixing + attention + merge + 4 * n * d**2
+    layer = p * (forward + backward) + mixing + attention + merge + 4 * n * d**2
     return _pointwise_ends(s, n) + s.n_layers * layer
 
 

@@ -1,7 +1,7 @@
 """What operators cost at the paper's sizes, and what it costs to train a run.
 
 The operators of Appendix C: its formulas, beside what is counted on this library's modules. A training is 3 evaluations
-(forth, and twice back) of every training sample in every epoch. Its operations are those that this library does:
+(forward, and twice backward) of every training sample in every epoch. Its operations are those that this library does:
 FANO's in coefficient space, both products of an attention, FNO's d_FNO of twice the width. Divided by a rate they are
 a time.
 """
@@ -10,69 +10,55 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from operformer.domain import Grid
 from operformer.errors import ResourceError
-from operformer.operators import Operator
 from operformer.operators.counting import count_operations
-from operformer.operators.pretrained import OPERATORS
 from operformer.runs.experiment import Experiment
 from paper import complexity
+from paper.catalogue import find_row
 from paper.complexity import COMPLEXITY, Setting
 from paper.parameters import parameters_of, setting_of
-
-SMALL, LARGE = 64, 416  # points along an axis: of the TNO's experiments, and of the others'
 
 
 @dataclass(frozen=True)
 class Size:
-    """An operator of Section 6.2 as the paper has it: constructor's settings, points along an axis, what to mind."""
+    """A row of Appendix C's tables: the run whose operator and grid it has, and where ours differs from the formula."""
 
-    operator: Mapping[str, Any]
-    resolution: int
+    run: str
     parameters_differ: str
     cost_differs: str
-
-    def make(self) -> Operator:
-        """The operator itself."""
-        settings = {"in_channels": 1, "out_channels": 1} | dict(self.operator)
-        return OPERATORS[settings.pop("name")](**settings)
 
 
 _BIASES = "biases; gain and shift of the second LayerNorm of a layer"
 _SCORES = "scores and averages are both counted, the formula has one of them"
 SIZES: Mapping[str, Size] = {
     "FNO": Size(
-        {"name": "FNO", "dim": 2},
-        LARGE,
+        "darcy-416-fno",
         "skips, channel MLPs and biases; neuraloperator's d_FNO is 256, the formula has 128",
         "channel MLPs, skips, d_FNO = 256; transforms as products with small matrices, of the modes that are kept",
     ),
     "AFNO": Size(
-        {"name": "AFNO", "shape": (LARGE, LARGE)},
-        LARGE,
+        "darcy-416-afno",
         "biases and LayerNorm",
         "half of the spectrum goes through the MLP, in real numbers; 16 d² has the N that it lacks in print",
     ),
     "TNO": Size(
-        {"name": "TNO", "dim": 2},
-        SMALL,
+        "darcy-64-tno",
         _BIASES,
         _SCORES,
     ),
     "ViTNO": Size(
-        {"name": "ViTNO", "n_patches": (13, 13), "n_modes": 12, "last": 64},
-        LARGE,
+        "darcy-416-vitno",
         f"{_BIASES}; the last layer's 64 modes, (2 · 64 − 1)² numbers",
         f"{_SCORES}; transforms as products with small matrices",
     ),
     "FANO": Size(
-        {"name": "FANO", "n_patches": (13, 13), "n_modes": 9, "last": 64},
-        LARGE,
+        "darcy-416-fano",
         f"{_BIASES}; the last layer's 64 modes, (2 · 64 − 1)² numbers",
         "Q, K, V, scores and averages on coefficients of modes, not on points: the same function",
     ),
@@ -98,27 +84,31 @@ def costs() -> dict[str, Cost]:
 
 
 def _cost(name: str, size: Size) -> Cost:
-    n = size.resolution
-    modes = {"FNO": (12, 12), "ViTNO": (12, 12), "FANO": (9, 9)}.get(name, ())
-    setting = Setting(1, 1, 2, 128, modes, (13, 13))
-    formula = COMPLEXITY[name]
-    parameters, operations = formula.count_parameters, formula.count_operations
-    counted, here, there = _counts(size)
+    experiment, formula = find_row(size.run).authors, COMPLEXITY[name]
+    setting, n = setting_of(experiment), experiment.data.resolution
+    parameters, here, there = _counts(experiment)
     return Cost(
-        n, counted, parameters(setting, n**2), here, operations(setting, n**2), there, operations(setting, 4 * n**2)
-    )  # fmt: skip
+        n,
+        parameters,
+        formula.count_parameters(setting, n**2),
+        here,
+        formula.count_operations(setting, n**2),
+        there,
+        formula.count_operations(setting, 4 * n**2),
+    )
 
 
-def _counts(size: Size) -> tuple[int | None, int | None, int | None]:
+def _counts(experiment: Experiment) -> tuple[int | None, int | None, int | None]:
+    """Parameters, and operations on the grid of the run and on one of twice as many points along each axis."""
+    n, operator = experiment.data.resolution, dict(experiment.operator)
+    if "shape" in operator:  # AFNO at another resolution is another operator
+        operator["shape"] = [2 * n, 2 * n]
+    finer = replace(experiment, operator=operator)
     try:
         with torch.device("meta"):
-            parameters = size.make().n_parameters
-        here = count_operations(size.make, Grid.uniform((size.resolution,) * 2, kind="cells"))
-        if "shape" in size.operator:  # AFNO at another resolution is another operator
-            other = Size(dict(size.operator) | {"shape": (2 * size.resolution,) * 2}, size.resolution, "", "")
-        else:
-            other = size
-        there = count_operations(other.make, Grid.uniform((2 * size.resolution,) * 2, kind="cells"))
+            parameters = experiment.make_operator().n_parameters
+        here = count_operations(experiment.make_operator, Grid.uniform((n, n), kind="cells"))
+        there = count_operations(finer.make_operator, Grid.uniform((2 * n, 2 * n), kind="cells"))
     except ResourceError:
         return None, None, None
     return parameters, here, there
@@ -140,7 +130,7 @@ class TrainingCost:
     training: float
 
     def seconds(self, rate: float) -> float:
-        """How long the training takes at so many operations a second."""
+        """How long the training takes at a rate in operations a second."""
         return self.training / rate
 
 

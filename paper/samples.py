@@ -46,7 +46,7 @@ def _unpack_look(values: Mapping[str, Any]) -> Look:
 
 
 def rounded(value: Any, digits: int) -> Any:
-    """Numbers with so many digits, in lists and tables, too."""
+    """Numbers of at most this many digits, in lists and tables, too."""
     if isinstance(value, dict):
         return {key: rounded(inner, digits) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -21,7 +21,7 @@ def note_of(results: Results) -> str:
 
 
 def accuracy_table(results: Results, title: str, names: Sequence[str]) -> Table:
-    """One row for each run: parameters and errors of test pairs on the training grid, ours and the paper's."""
+    """One row for each run: parameters and errors of test samples on the training grid, ours and the paper's."""
     header = (
         "problem", "operator", "channels", "parameters", "parameters (paper)", "median", "median (paper)", "mean",
         "worst", "worst (paper)", "H1 median", "training, s",

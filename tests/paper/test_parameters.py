@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from paper.catalogue import find_row, rows
-from paper.complexity import Setting, bias_parameters
 from paper.parameters import FORMULA, formula_parameters, parameter_lines, parameters_of
 from paper.recipes import find_run
 
@@ -48,20 +47,6 @@ def test_the_first_line_is_appendix_c(name):
     assert formula_parameters(experiment) == FORMULAS[name]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "setting", "last"),
-    [
-        ("darcy-64-tno", "TNO", Setting(1, 1, 2, 128), 0),
-        ("darcy-416-vitno", "ViTNO", Setting(1, 1, 2, 128), 127**2),
-        ("kolmogorov-416-fano-width-64", "FANO", Setting(1, 1, 2, 64), 127**2),
-        ("lorenz-yz-invariant", "TNO", Setting(3, 2, 1, 128), 0),
-    ],
-)
-def test_the_other_lines_are_the_biases_that_complexity_explains(name, kind, setting, last):
-    rest = sum(line.count for line in parameter_lines(find_run(name, "authors"))[1:])
-    assert rest == bias_parameters(setting, kind) + last
-
-
 def test_what_the_paper_prints():
     """To all digits for TNO and the Galerkin transformer of six layers; DESIGN.md says what is known of the others."""
     low = ("tno", "fno", "afno", "galerkin-layers-6")
@@ -71,12 +56,3 @@ def test_what_the_paper_prints():
         assert f"{found[name]:.2e}" == f"{printed[name]:.2e}"
     for name in ("fno", "afno"):
         assert abs(found[name] / printed[name] - 1) < 0.011
-
-
-def test_the_galerkin_transformer_has_no_formula():
-    assert formula_parameters(find_run("darcy-64-galerkin")) is None
-
-
-def test_the_second_lift_is_a_line():
-    lines = {line.what: line.count for line in parameter_lines(find_run("lorenz-yz", "authors"))}
-    assert lines["the second lift"] == ((1 + 1) * D + D + (3 + 1) * D + D) - ((3 + 1) * D + D)

@@ -26,15 +26,6 @@ def test_results_are_read_back(made, tmp_path):
                 assert np.array_equal(getattr(found.views[run][label], key), array) or array is None
 
 
-def test_a_function_that_runs_share_stands_there_once(made, tmp_path):
-    _, results, _ = made
-    twice = replace(results, views=results.views | {"copy": next(iter(results.views.values()))})
-    for name, given in (("one.json", results), ("two.json", twice)):
-        write_results(given, tmp_path / name)
-    one, two = (json.loads((tmp_path / name).read_text())["views"]["arrays"] for name in ("one.json", "two.json"))
-    assert one == two
-
-
 def damage(path, change):
     values = json.loads(path.read_text())
     change(values)

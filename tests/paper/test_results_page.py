@@ -10,7 +10,6 @@ import torch
 from synthetic import pictured, record
 
 from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
-from operformer.evaluation.rollout import Rollout
 from operformer.runs.experiment import parse
 from paper.archive import keep, read_archive
 from paper.recipes import RECORDED, find_run
@@ -73,23 +72,6 @@ def test_operators_that_are_not_those_of_the_row_are_named():
     assert said == ["that of kolmogorov-416-fano-smoothing is FANO, 2 × 2 patches, smoothing."]
 
 
-def test_flows_that_were_followed_stand_beside_the_forecast_of_no_change():
-    rollout = Rollout((0.1, 0.2), ((0.01, 0.03), (0.04, 0.06)), ((0.2, 0.4), (0.5, 0.5)), None)
-    vitno, fano = (record(f"kolmogorov-416-{operator}", "same-operator", 1e-2) for operator in ("vitno", "fano"))
-    followed = replace(fano, rollout=rollout)
-    runs = {"kolmogorov-416-vitno": [vitno], "kolmogorov-416-fano": [followed, fano]}
-    text = results_page({"same-operator": runs, "best": {}}, [], Path())
-    assert (
-        "Median error of 2 test samples, each output the next input (same-operator, of several seeds the first):"
-        in text
-    )
-    rows = table((None, text), "Kolmogorov flow, 416 × 416", 2)
-    assert rows == [
-        {"operator": "FANO", "t = 0.1": "2.00 %", "t = 0.2": "5.00 %"},
-        {"operator": "no change", "t = 0.1": "30.0 %", "t = 0.2": "50.0 %"},
-    ]
-
-
 def test_errors_that_jump_at_faces_stand_beside_those_inside():
     given = {
         name: record(f"kolmogorov-416-fano{name}", "best", 1e-2) for name in ("-extension", "-patches", "-smoothing")
@@ -105,17 +87,6 @@ def test_errors_that_jump_at_faces_stand_beside_those_inside():
         ("FANO, 2 × 2 patches, smoothing", "1.50", "1.00"),
         ("FANO, 2 × 2 patches", "3.00", "1.00"),
     ]
-
-
-def test_errors_by_resolution_have_their_ratio(page):
-    (row,) = table(page, "Darcy flow, lognormal, 64 × 64", 1)
-    assert row == {
-        "problem": "Darcy flow, lognormal", "operator": "TNO", "0.5x": "1.80 % (3.00)", "0.75x": "1.20 % (2.00)",
-        "1x": "0.600 %", "1.5x": "0.900 % (1.50)", "2x": "1.50 % (2.50)", "graded": "2.40 % (4.00)",
-    }  # fmt: skip
-    (best,) = table(page, "Darcy flow, lognormal, 64 × 64", 2)
-    assert best["2x"] == "0.500 % (2.50)"
-    assert "(best, of several seeds the first):" in page[1]
 
 
 def test_the_lowest_errors_in_print_and_here_stand_first(page):
@@ -163,30 +134,6 @@ def test_the_figures_are_drawn(page):
     assert sorted(p.name for p in (page[0] / "results/figures").iterdir()) == sorted(Path(name).name for name in named)
     for name in named:
         assert "<svg" in (page[0] / name).read_text()
-
-
-def test_one_operator_is_no_figure_of_costs_and_two_of_one_width_are_called_so(tmp_path):
-    keep(record("piecewise-416-vitno", "same-operator", 8e-3), tmp_path / "results")
-    write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
-    assert [p.name for p in (tmp_path / "results/figures").iterdir()] == ["same-operator-superresolution_piecewise.svg"]
-    said = re.compile(r"Figure \*\*(\w+)\*\*, recipe same-operator.* the others have not been trained")
-    for name, found in (
-        ("piecewise-416-fano", ["parameter_accuracy", "evaluation_cost_accuracy"]),
-        ("piecewise-416-vitno-width-32", []),
-    ):
-        keep(record(name, "same-operator", 8e-3), tmp_path / "results")
-        write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
-        assert said.findall((tmp_path / "RESULTS.md").read_text()) == found
-        assert "same-operator-parameter_accuracy.svg" in (tmp_path / "RESULTS.md").read_text()
-
-
-def test_a_fano_alone_is_no_figure_of_extensions(tmp_path):
-    keep(record("kolmogorov-416-fano", "same-operator", 8e-3), tmp_path / "results")
-    write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
-    assert [p.name for p in (tmp_path / "results/figures").iterdir()] == ["same-operator-superresolution_KF.svg"]
-    keep(record("kolmogorov-416-fano-extension", "same-operator", 8e-3), tmp_path / "results")
-    write_results_page(tmp_path / "results", tmp_path / "RESULTS.md")
-    assert "same-operator-superresolution_KF_patching.svg" in (tmp_path / "RESULTS.md").read_text()
 
 
 def test_samples_are_drawn_of_the_first_run_that_has_them(tmp_path):

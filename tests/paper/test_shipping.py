@@ -126,10 +126,3 @@ def test_the_shipped_darcy_models_have_the_errors_of_their_records(model, run, t
     (samples,) = Draws().readings(experiment.problem, count, [grid], data.seed, torch.device("cpu"), first)
     errors = relative_errors(operformer.load(model), samples.to(dtype=torch.float32))
     assert errors.tolist() == pytest.approx(record.on("0.5x").errors[:count], rel=tolerance)
-
-
-def test_the_command_lists_them(call):
-    code, out, err = call("models")
-    assert (code, err) == (0, "")
-    assert "lorenz-tno" in out
-    assert "lorenz-y: x to y" in out

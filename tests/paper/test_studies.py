@@ -22,12 +22,6 @@ def test_every_run_of_the_paper_is_in_a_study():
     assert {row.name for row in rows(recipe="authors")} == {name for study in STUDIES.values() for name in study.runs}
 
 
-def test_files_do_not_overwrite_each_other():
-    for kind in ("tables", "figures"):
-        names = [made.name for study in STUDIES.values() for made in getattr(study, kind)]
-        assert len(names) == len(set(names))
-
-
 def test_studies_are_chosen_by_name_in_the_papers_order():
     assert [study.name for study in choose_studies(["irregular", "lorenz"])] == ["lorenz", "irregular"]
     assert choose_studies(["cost", "all"]) == tuple(STUDIES.values())
