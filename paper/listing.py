@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 from operformer.commands.console import console
@@ -72,7 +73,14 @@ def _print_costs(recipe: Recipe, as_json: bool, tflops: float | None) -> None:
     total = _spoken(sum(row["training_seconds"] for row in rows))
     _say(f"\n{len(rows)} runs; training in all {total} at {rate / 1e12:.3g} TFLOP/s ({source}):")
     _say("3 x operations of an evaluation as done here x samples x epochs, without data and tests.")
-    _say(f"next: python -m paper train NAME --recipe {recipe}")
+    _say("\n" + fill("Recipe best: " + ", ".join(_names("best")), 100))
+    _say(f"\nnext: python -m paper train NAME --recipe {recipe}")
+
+
+def _names(recipe: str) -> list[str]:
+    from paper.catalogue import rows
+
+    return [row.name for row in rows(recipe=recipe)]
 
 
 def _cost_rows(recipe: Recipe, rate: float) -> list[dict[str, Any]]:
