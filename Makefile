@@ -18,7 +18,7 @@ demo: $(VENV)/installed            ## train a TNO on Lorenz 63 and write runs/de
 
 reproduce: $(VENV)/installed       ## every table and figure of the paper at smoke scale, in runs/reproduction (a quarter of an hour on two cores)
 	$(BIN)/python -m pip install --quiet --editable '.[baselines]' || echo "without neuraloperator: rows of FNO say 'not run'"
-	$(BIN)/operformer reproduce all --out runs/reproduction
+	$(BIN)/python -m paper reproduce all --out runs/reproduction
 
 test: $(VENV)/installed-dev        ## the fast test suite (about four minutes on two cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2

@@ -26,7 +26,7 @@ IN_WHEEL = (
     *("operformer/py.typed", "operformer/runs/report/templates/page.html", "operformer/runs/report/templates/explorer.js"),
     *(
         f"operformer/models/{name}/model.safetensors"
-        for name in ("lorenz-tno", "darcy-vitno", "darcy-lognormal-fano", "darcy-piecewise-fano")
+        for name in ("lorenz-tno", "darcy-vitno", "darcy-lognormal-spectral", "darcy-piecewise-spectral")
     ),
 )
 

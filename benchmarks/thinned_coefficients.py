@@ -19,7 +19,7 @@ import torch
 from operformer.domain import Grid
 from operformer.domain.interpolation import interpolate
 from operformer.problems.elliptic import solve_darcy
-from paper.recipes import recipe
+from paper.recipes import find_run
 
 
 def guessed(a, grid, fine):
@@ -34,7 +34,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=24)
     parser.add_argument("--errors", type=Path, help="a record of results/")
     arguments = parser.parse_args()
-    experiment = recipe("darcy-li-85", "best")
+    experiment = find_run("darcy-li-85", "best")
     problem, data = experiment.problem, experiment.data
     fine = Grid.uniform((problem.read_from,) * 2)
     errors = {}

@@ -5,11 +5,8 @@ from __future__ import annotations
 from cyclopts import App
 
 from operformer import cli
-from paper.commands.experiments import experiments
-from paper.commands.reproduce import reproduce
-from paper.commands.results import record, report
-from paper.commands.shipping import ship
-from paper.commands.training import train
+from paper.commands import record, report, reproduce, ship, train
+from paper.listing import experiments
 
 app = App(
     name="python -m paper",

@@ -1,8 +1,8 @@
-"""results/PROTOCOL/NAME[-seed-K].json: the record of a run at the paper's scale, small enough to be kept with the code.
+"""results/RECIPE/NAME[-seed-K].json: the record of a run at the paper's size, small enough to be kept with the code.
 
 The format is that of results.json, without spectra. Errors of single samples have four digits, those in H1 are there
 for the training grid; of every grid and norm there is a summary. The samples that figures of Section 6 show are packed
-(pictures.py).
+(samples.py).
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from operformer.errors import DataError, OperformerError, UsageError
 from operformer.files import read_json, write_bytes
 from operformer.runs import read_run
 from operformer.runs.experiment import parse
-from paper.pictures import pack, unpack
-from paper.protocol import PROTOCOLS, check_protocol
-from paper.record import VERSION, Measured, Record, record_from, record_of, record_values, rounded
-from paper.scales import Protocol
+from paper.catalogue import Recipe
+from paper.recipes import RECORDED, check_recipe
+from paper.record import VERSION, Measured, Record, record_from, record_of, record_values
+from paper.samples import pack_looks, rounded, unpack_looks
 from paper.studies import pictured_grids
 
 DIGITS = 4
 CLOSE = 1e-3  # a summary is that of errors of four digits
-Archive = dict[Protocol, dict[str, list[Record]]]  # the seeds of a run under its name
+Archive = dict[Recipe, dict[str, list[Record]]]  # the seeds of a run under its name
 _SUMMARY = {"median", "mean", "worst"}
 
 
-def record_run(folder: Path, protocol: Protocol) -> Record:
-    """What is kept of a run that was trained to its end and evaluated, if it follows the protocol."""
+def record_run(folder: Path, recipe: Recipe) -> Record:
+    """What is kept of a run that was trained to its end and evaluated, if it follows the recipe."""
     run = read_run(folder)
     experiment, epochs = run.experiment, [line["epoch"] for line in run.metrics]
     if experiment.training.epochs not in epochs:
         raise DataError(f"{folder} is at epoch {max(epochs, default=0)} of {experiment.training.epochs}; train it on")
     if "started" not in run.made:
         raise DataError(f"{folder} does not say what it was trained with (made.json); train it again by a command")
-    changes = check_protocol(experiment, protocol)
-    return replace(record_of(run, pictured_grids(experiment.name)), protocol=protocol, changes=changes)
+    changes = check_recipe(experiment, recipe)
+    return replace(record_of(run, pictured_grids(experiment.name)), recipe=recipe, changes=changes)
 
 
 def keep(record: Record, folder: Path, is_replaced: bool = False) -> Path:
     """Put a record into the folder; another run's of the same name stays, unless it is to be replaced."""
-    path = folder / record.protocol / f"{file_name(record)}.json"
+    path = folder / record.recipe / f"{file_name(record)}.json"
     if path.exists() and not is_replaced and not _is_same(read_record(path), record):
         raise UsageError(f"{path} is the record of another run; give --replace, or another training.seed")
     text = _text(_values(record))
@@ -55,24 +55,24 @@ def keep(record: Record, folder: Path, is_replaced: bool = False) -> Path:
 
 
 def read_archive(folder: Path) -> Archive:
-    """All records of a folder, by protocol and by run, seeds in order."""
-    found: Archive = {protocol: {} for protocol in PROTOCOLS}
-    for protocol in PROTOCOLS:
-        for path in sorted((folder / protocol).glob("*.json")):
+    """All records of a folder, by recipe and by run, seeds in order."""
+    found: Archive = {recipe: {} for recipe in RECORDED}
+    for recipe in RECORDED:
+        for path in sorted((folder / recipe).glob("*.json")):
             record = read_record(path)
-            if (record.protocol, file_name(record)) != (protocol, path.stem):
-                raise DataError(f"{path} holds {file_name(record)} of the protocol {record.protocol}; move it there")
-            found[protocol].setdefault(record.settings["name"], []).append(record)
-    return {p: {name: sorted(seeds, key=_seed) for name, seeds in found[p].items()} for p in PROTOCOLS}
+            if (record.recipe, file_name(record)) != (recipe, path.stem):
+                raise DataError(f"{path} holds {file_name(record)} of the recipe {record.recipe}; move it there")
+            found[recipe].setdefault(record.settings["name"], []).append(record)
+    return {recipe: {n: sorted(seeds, key=_seed) for n, seeds in runs.items()} for recipe, runs in found.items()}
 
 
 def is_archive(folder: Path) -> bool:
     """Whether a folder is one of records."""
-    return any((folder / protocol).is_dir() for protocol in PROTOCOLS) and not (folder / "experiment.json").exists()
+    return any((folder / recipe).is_dir() for recipe in RECORDED) and not (folder / "experiment.json").exists()
 
 
 def read_record(path: Path) -> Record:
-    """The record of a file, if it is whole, of this version, and as its protocol demands."""
+    """The record of a file, if it is whole, of this version, and as its recipe demands."""
     return _record(read_json(path), path)
 
 
@@ -82,12 +82,12 @@ def _record(values: Any, path: Path) -> Record:
             raise ValueError(f"it is of version {values['version']}, not {VERSION}")
         given = {key: value for key, value in values.items() if key != "version"}
         record = record_from(given | {"measured": [_measured(one) for one in values["measured"]], "looks": {}})
-        record = replace(record, looks=unpack(values.get("looks", {})))
+        record = replace(record, looks=unpack_looks(values.get("looks", {})))
         _check(record)
         return record
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
         reason = error if isinstance(error, OperformerError) else f"{type(error).__name__}: {error}"
-        raise DataError(f"{path} is no record of a run ({reason}); make it again: operformer record RUN") from None
+        raise DataError(f"{path} is no record of a run ({reason}); make it again: python -m paper record RUN") from None
 
 
 def file_name(record: Record) -> str:
@@ -107,7 +107,7 @@ def _is_same(one: Record, other: Record) -> bool:
 
 
 def _values(record: Record) -> dict[str, Any]:
-    values = {"version": VERSION} | record_values(replace(record, looks={})) | {"looks": pack(record.looks)}
+    values = {"version": VERSION} | record_values(replace(record, looks={})) | {"looks": pack_looks(record.looks)}
     for one, there in zip(values["measured"], record.measured, strict=True):
         one |= {"l2": asdict(there.l2), "h1": there.h1 and asdict(there.h1)}
         for name in ("spectrum", "h1_summary"):
@@ -137,9 +137,9 @@ def _measured(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check(record: Record) -> None:
     experiment = parse(record.settings)
-    if record.protocol not in PROTOCOLS:
-        raise ValueError(f"protocol is {record.protocol!r}, not {' or '.join(PROTOCOLS)}")
-    found = check_protocol(experiment, record.protocol)
+    if record.recipe not in RECORDED:
+        raise ValueError(f"recipe is {record.recipe!r}, not {' or '.join(RECORDED)}")
+    found = check_recipe(experiment, record.recipe)
     if json.loads(json.dumps(found)) != record.changes:
         raise ValueError("its list of changes is not that of its settings")
     if any(len(there.errors) != experiment.data.test for there in (record.trained, *record.measured)):

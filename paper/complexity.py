@@ -10,6 +10,7 @@ what this library does in place of the table's FANO.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import log2, prod, sqrt
 
@@ -118,21 +119,21 @@ def cost_fano_in_coefficients(s: Setting, n_points: int) -> float:
 
     One analysis, one mixing, scores and averages of k_max numbers in place of N / P points, W_MultiHead on
     coefficients, one synthesis, the feed-forward map on points. A pair of wave numbers k and -k costs 8 d_model^2 for
-    each of Q, K, V: a complex product in real numbers. One patch has V alone.
+    each of Q, K, V: a complex product in real numbers.
     """
     n, d, p = n_points, s.hidden_channels, s.patches
     local = (n / p) ** (1 / s.dim)
-    forth = back = 0.0
+    forward = backward = 0.0
     for k, m in enumerate(s.n_modes):
         # The last axis goes first: `local` points become 2 m numbers, or the reverse, for what the others are then.
         before, after = s.n_modes[:k], s.n_modes[k + 1 :]
         product = 2 * (2 * m) * local * d
-        forth += product * local ** len(before) * prod(2 * j for j in after)
-        back += product * prod(2 * j for j in before) * local ** len(after)
-    mixing = (3 if p > 1 else 1) * p * (2 * d**2 + (s.k_max - 1) / 2 * 8 * d**2)
-    attention = 2 * 2 * p**2 * s.k_max * d if p > 1 else 0
+        forward += product * local ** len(before) * prod(2 * j for j in after)
+        backward += product * prod(2 * j for j in before) * local ** len(after)
+    mixing = 3 * p * (2 * d**2 + (s.k_max - 1) / 2 * 8 * d**2)
+    attention = 2 * 2 * p**2 * s.k_max * d
     merge = 2 * p * s.k_max * d**2
-    layer = p * (forth + back) + mixing + attention + merge + 4 * n * d**2
+    layer = p * (forward + backward) + mixing + attention + merge + 4 * n * d**2
     return _pointwise_ends(s, n) + s.n_layers * layer
 
 
@@ -158,3 +159,57 @@ def cost_afno(s: Setting, n_points: int, blocks: int = 8, n_layers: int = 4) -> 
 
 def _pointwise_ends(s: Setting, n: int) -> int:
     return 2 * n * (s.in_channels + s.dim) * s.hidden_channels + 2 * n * s.hidden_channels * s.out_channels
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """A row of Tables evaluation_cost, evaluation_cost1 and parameter_complexity1, in words and as functions.
+
+    In the paper's letters: N points in P patches, k_max Fourier modes, d_FNO = 128, b = 8; d is d_model, c is d_u + d.
+    The dimension of the domain, the paper's d, is only seen inside c here.
+    """
+
+    scaling: str
+    cost: str
+    parameters: str
+    count_operations: Callable[[Setting, int], float]
+    count_parameters: Callable[[Setting, int], int]  # of N points, which AFNO's depend on
+
+
+COMPLEXITY: Mapping[str, Complexity] = {
+    "FNO": Complexity(
+        "d N log √N + N d²",
+        "2 N (c + 2 d) d_FNO + 2 N d_FNO d_z + 4 (15 d N log √N + k_max (2 d² - d) + 2 N d²)",
+        "c d_FNO + 2 d_FNO d + d_FNO d_z + 4 (d² k_max + d²)",
+        cost_fno,
+        lambda s, n: parameters_fno(s),
+    ),
+    "AFNO": Complexity(
+        "d N log √N + N d²/b",
+        "2 N c d + 2 N d d_z + 4 (16 d² + 15 N d log √N + 6 N (2 d²/b - d))",
+        "c d + N d + d d_z + 4 (8 + 4/b) d²",
+        cost_afno,
+        parameters_afno,
+    ),
+    "TNO": Complexity(
+        "d N² + N d²",
+        "2 N c d + 2 N d d_z + 6 (8 d² N + 2 N² d + 4 d² N)",
+        "c d + d d_z + 6 (6 d² + 2 d)",
+        cost_tno,
+        lambda s, n: parameters_tno(s),
+    ),
+    "ViTNO": Complexity(
+        "d N (P + log √(N/P)) + N log √N + N d²",
+        "(c + d) 15 N log √(N/P) / 2 + P k_max d (2 c - 1) + 2 N d d_z + 6 (8 d² N + 2 d N P + 4 d² N)",
+        "c d k_max + d d_z + 6 (6 d² + 2 d)",
+        cost_vitno,
+        lambda s, n: parameters_vitno(s),
+    ),
+    "FANO": Complexity(
+        "d N (P + log √(N/P)) + N log N + N d²",
+        "2 N c d + 2 N d d_z + 6 (45 d N log √(N/P) + 3 k_max P (2 d² - d) + 2 N d² + 2 d N P + 4 N d²)",
+        "c d + d d_z + 6 (3 d² k_max + 3 d² + 2 d)",
+        cost_fano,
+        lambda s, n: parameters_fano(s),
+    ),
+}

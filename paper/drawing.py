@@ -11,10 +11,10 @@ from operformer.runs.report.explorer import Exhibit
 from operformer.runs.report.figures import to_png, to_svg
 from operformer.runs.report.page import Picture
 from operformer.runs.report.tables import Table
+from paper.catalogue import PAPER
 from paper.page import Section, write_reproduction
 from paper.record import Results, operator_name, problem_name
-from paper.stated import PAPER
-from paper.study import FigureOf, Study
+from paper.studies import FigureOf, Study
 from paper.tables import note_of
 
 
@@ -63,7 +63,7 @@ def _lead(results: Results) -> str:
 def _text(results: Results, study: Study) -> str:
     missing: dict[str, list[str]] = {}
     for failure in results.failures:
-        if failure.name in study.experiments:
+        if failure.name in study.runs:
             missing.setdefault(failure.reason, []).append(failure.name)
     return study.text + "".join(f"\n\nNot run: {', '.join(names)} ({reason})." for reason, names in missing.items())
 

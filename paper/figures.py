@@ -9,11 +9,10 @@ from matplotlib.figure import Figure
 from operformer.evaluation.spectra import ErrorSpectrum
 from operformer.runs.report.figures.curves import Line, Panel, resolution_panels
 from operformer.runs.report.figures.samples import pair_figure
-from paper.growth_figure import growth_figure
+from operformer.runs.report.figures.style import Look, in_turn, look_of
+from paper.plots import Widths, growth_figure, spectra_figure, tradeoff_figure
 from paper.record import Record, Results, operator_name, problem_name
-from paper.spectra_figure import spectra_figure
 from paper.tables import note_of
-from paper.tradeoff_figure import Widths, tradeoff_figure
 
 
 def headed(figure: Figure, text: str) -> Figure:
@@ -39,11 +38,12 @@ def resolutions(
     for names in groups:
         records = _made(results, names)
         if records:
-            title = problem_name(records[0].settings) if called is operator_name else operator_name(records[0].settings)
+            is_by_operator = called is operator_name
+            title = problem_name(records[0].settings) if is_by_operator else operator_name(records[0].settings)
+            looks = [_look(record) for record in records] if is_by_operator else in_turn(len(records))
+            lines = tuple(_line(r, called(r.settings), look) for r, look in zip(records, looks, strict=True))
             axis = "time steps" if records[0].problem.grid(records[0].resolution).dim == 1 else "points along each axis"
-            panels.append(
-                Panel(title, tuple(_line(r, called(r.settings)) for r in records), records[0].resolution, axis)
-            )
+            panels.append(Panel(title, lines, records[0].resolution, axis))
     return resolution_panels(panels, note_of(results)) if panels else None
 
 
@@ -60,7 +60,8 @@ def tradeoff(results: Results, groups: Sequence[Sequence[str]], cost: str) -> Fi
             found = sorted((r for r in records if r.operator == operator), key=lambda r: r.parameters)
             widths = tuple(int(r.settings["operator"]["hidden_channels"]) for r in found)
             errors = tuple(r.trained.l2.median for r in found)
-            lines.append(Widths(operator, widths, tuple(float(getattr(r, cost)) for r in found), errors))
+            costs = tuple(float(getattr(r, cost)) for r in found)
+            lines.append(Widths(operator, _look(found[0]), widths, costs, errors))
         if len(records) > 1:
             panels.append((problem_name(records[0].settings), lines))
     axis = {"parameters": "parameters", "operations": "operations of one evaluation"}[cost]
@@ -74,7 +75,7 @@ def spectra(
     panels = []
     for names in groups:
         records = _made(results, names)
-        drawn = [(r.operator, spectrum) for r in records if (spectrum := of(r)) is not None]
+        drawn = [(r.operator, _look(r), spectrum) for r in records if (spectrum := of(r)) is not None]
         if drawn:
             panels.append((problem_name(records[0].settings), drawn))
     return spectra_figure(panels, note_of(results)) if panels else None
@@ -92,7 +93,7 @@ def last_spectrum(record: Record) -> ErrorSpectrum | None:
 
 def growth(results: Results, names: Sequence[str]) -> Figure | None:
     """Errors of rollouts."""
-    rollouts = [(r.operator, r.rollout) for r in _made(results, names) if r.rollout is not None]
+    rollouts = [(r.operator, _look(r), r.rollout) for r in _made(results, names) if r.rollout is not None]
     return growth_figure(rollouts, note_of(results)) if rollouts else None
 
 
@@ -100,6 +101,11 @@ def _made(results: Results, names: Sequence[str]) -> list[Record]:
     return [results.runs[name] for name in names if name in results.runs]
 
 
-def _line(record: Record, name: str) -> Line:
+def _look(record: Record) -> Look:
+    """That of the record's operator, on however many patches."""
+    return look_of(operator_name(record.settings, with_patches=False))
+
+
+def _line(record: Record, name: str, look: Look) -> Line:
     places, there = zip(*record.uniform, strict=True)
-    return Line(name, places, tuple(one.errors for one in there))
+    return Line(name, look, places, tuple(one.errors for one in there))

@@ -6,6 +6,7 @@ paper's tables.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from operformer.runs.experiment import Experiment
@@ -13,14 +14,6 @@ from paper import complexity
 from paper.complexity import Setting
 
 FORMULA = "Appendix C"
-# The column "Number of Parameters" of Table 2d_median_errors_low.
-PRINTED = {
-    "darcy-64-tno": 5.98e5,
-    "darcy-64-fno": 5.70e6,
-    "darcy-64-afno": 1.10e6,
-    "darcy-64-galerkin": 6.04e5,
-    "darcy-64-galerkin-layers-6": 6.04e5,
-}
 
 
 @dataclass(frozen=True)
@@ -60,31 +53,38 @@ def formula_parameters(experiment: Experiment) -> int | None:
 
 def parameter_lines(experiment: Experiment) -> list[Line]:
     """The formula first, if there is one, then the rest; the sum is what the operator has."""
-    s, name = setting_of(experiment), experiment.operator["name"]
-    if name == "FNO":
-        return _fno(s)
-    if name == "AFNO":
-        return _afno(s, experiment)
-    if name == "GalerkinTransformer":
-        return _galerkin(s, experiment.operator["n_heads"])
-    return _encoder(s, experiment)
+    return _LINES[experiment.operator["name"]](setting_of(experiment), experiment)
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """What tells TNO, ViTNO and FANO apart: Appendix C's formula, whether the lift has a bias, biases of a layer."""
+
+    formula: Callable[[Setting], int]
+    has_lift_bias: bool
+    maps: str
+    biases: int  # of a layer, as multiples of d_model
+
+
+_ALL_MAPS = "Q, K, V, W_MultiHead, feed-forward"
+_ENCODERS = {
+    "TNO": _Encoder(complexity.parameters_tno, True, _ALL_MAPS, 6),
+    "Transformer": _Encoder(complexity.parameters_tno, True, _ALL_MAPS, 6),
+    "ViTNO": _Encoder(complexity.parameters_vitno, False, _ALL_MAPS, 6),
+    "FANO": _Encoder(complexity.parameters_fano, True, "W_MultiHead, feed-forward", 3),
+}
 
 
 def _encoder(s: Setting, experiment: Experiment) -> list[Line]:
-    """TNO, the plain transformer, ViTNO and FANO."""
     operator, d = experiment.operator, s.hidden_channels
-    name = "TNO" if operator["name"] == "Transformer" else operator["name"]
-    formula = {
-        "TNO": complexity.parameters_tno,
-        "ViTNO": complexity.parameters_vitno,
-        "FANO": complexity.parameters_fano,
-    }[name]
-    ends = s.out_channels if name == "ViTNO" else d + s.out_channels
-    maps, biases = ("W_MultiHead, feed-forward", 3) if name == "FANO" else ("Q, K, V, W_MultiHead, feed-forward", 6)
+    known = _ENCODERS[operator["name"]]
+    ends, said = (d + s.out_channels, "biases of lift and head") if known.has_lift_bias else (
+        s.out_channels, "bias of the head"
+    )  # fmt: skip
     lines = [
-        Line(FORMULA, formula(s)),
-        Line("bias of the head" if name == "ViTNO" else "biases of lift and head", ends),
-        Line(f"biases of {maps}", s.n_layers * biases * d),
+        Line(FORMULA, known.formula(s)),
+        Line(said, ends),
+        Line(f"biases of {known.maps}", s.n_layers * known.biases * d),
         Line("gain and shift of each layer's second LayerNorm", s.n_layers * 2 * d),
     ]
     if operator.get("initial_channels"):
@@ -94,7 +94,7 @@ def _encoder(s: Setting, experiment: Experiment) -> list[Line]:
     return lines + [Line(f"last layer of {m} modes", (2 * m - 1) ** s.dim * s.out_channels**2) for m in last]
 
 
-def _fno(s: Setting) -> list[Line]:
+def _fno(s: Setting, experiment: Experiment) -> list[Line]:
     d, layers = s.hidden_channels, s.n_layers
     formula = complexity.parameters_fno(s, n_layers=layers)
     wider = complexity.parameters_fno(s, d_fno=2 * d, n_layers=layers) - formula
@@ -119,8 +119,8 @@ def _afno(s: Setting, experiment: Experiment) -> list[Line]:
     ]
 
 
-def _galerkin(s: Setting, n_heads: int) -> list[Line]:
-    d, layers = s.hidden_channels, s.n_layers
+def _galerkin(s: Setting, experiment: Experiment) -> list[Line]:
+    d, layers, n_heads = s.hidden_channels, s.n_layers, experiment.operator["n_heads"]
     return [
         Line("lift and head", (s.in_channels + s.dim) * d + d * s.out_channels),
         Line("Q, K, V and feed-forward", layers * 5 * d**2),
@@ -128,3 +128,11 @@ def _galerkin(s: Setting, n_heads: int) -> list[Line]:
         Line("biases", d + s.out_channels + layers * 6 * d),
         Line("gain and shift of LayerNorms of Q and K", layers * 4 * d),
     ]
+
+
+_LINES: Mapping[str, Callable[[Setting, Experiment], list[Line]]] = {
+    "FNO": _fno,
+    "AFNO": _afno,
+    "GalerkinTransformer": _galerkin,
+    **dict.fromkeys(_ENCODERS, _encoder),
+}

@@ -1,102 +1,161 @@
-"""How runs at the paper's scale are trained here: a frozen value for each run and protocol.
+"""How a run is trained: the experiment of a row of the catalogue under each recipe, and what a recipe may change.
 
-"paper": its data and operators, no augmentation; optimiser, schedule, epochs, batches and precision are ours, since the
-authors' 80 to 100 epochs take days. "best": the same pairs and the same tests; operator and training are free.
+"same-operator": the paper's data and operator, no augmentation; optimiser, schedule, epochs, batches and precision are
+ours, since the authors' 80 to 100 epochs take days. "best": the same number of samples and the same tests; operator and
+training are free.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from operformer.errors import UsageError
-from operformer.problems import Darcy, Kolmogorov
-from operformer.runs.experiment import Data, Experiment
-from operformer.settings import choose
-from operformer.training.recipe import Training
-from paper.scales import Protocol
-from paper.section6 import EXPERIMENTS
+import torch
 
-# Epochs of one cycle in the plane, by how a run's name begins, the first that fits; problems in time have as many as in
-# the paper, if nothing is said below. Epochs of an AFNO at 416 points take more than a minute, so Darcy flow has five.
-_EPOCHS = {
-    **dict.fromkeys(("darcy-416-afno", "piecewise-416-afno"), 5),
-    "darcy-64": 20,
-    "darcy-416": 6,
-    "piecewise-416": 6,
-    "kolmogorov-416": 2,
+from operformer.errors import ResourceError, UsageError
+from operformer.runs.experiment import Experiment, changed
+from operformer.settings import differing
+from operformer.training.recipe import Training
+from paper.catalogue import FLOW, LI, LOGNORMAL, LOW, PIECEWISE, Recipe, Row, find_row
+
+RECORDED: tuple[Recipe, ...] = ("same-operator", "best")  # those whose results are kept
+# What may differ from the catalogue's row. Test samples follow those of training and validation in the same draw, so
+# with law, seed and counts fixed nothing of a test can have been trained on.
+_FREE: dict[Recipe, tuple[str, ...]] = {
+    "same-operator": ("training.", "data.folder"),
+    "best": ("training.", "operator.", "data.folder", "data.coarser"),
 }
-_ATTENTIVE = ("TNO", "Transformer", "ViTNO", "FANO")
-# Not lorenz-yz, whose initial values at one point have a weight that depends on the grid: lorenz-yz-invariant has not.
-_BEST = (
-    "lorenz-y",
-    "lorenz-yz-invariant",
-    "darcy-64-tno",
-    *(f"{study}-416-{operator}" for study in ("darcy", "piecewise", "kolmogorov") for operator in ("vitno", "fano")),
-    "kolmogorov-416-fano-smoothing",
-    "kolmogorov-416-fano-extension",
-)
+
+
+def find_run(name: str, recipe: Recipe = "smoke", overrides: Sequence[str] = ()) -> Experiment:
+    """The run of a name in the catalogue by one of its recipes, changed by overrides such as "training.epochs=5"."""
+    row = find_row(name)
+    if recipe not in row.recipes:
+        raise UsageError(f"{name} has no recipe {recipe}; it has {', '.join(row.recipes)}")
+    return changed(train_as(row, recipe).to_mapping(), overrides)
+
+
+def train_as(row: Row, recipe: Recipe) -> Experiment:
+    """The row's run by a recipe that it has."""
+    if recipe == "best":
+        return _best(row)
+    if recipe == "same-operator":
+        return _ours(row)
+    chosen = row.authors if recipe == "authors" else row.smoke
+    if chosen is None:
+        raise UsageError(f"{row.name} has no recipe {recipe}; it has {', '.join(row.recipes)}")
+    return chosen
+
+
+def check_recipe(experiment: Experiment, recipe: Recipe) -> dict[str, tuple[Any, Any]]:
+    """What differs from the authors' run, as (there, here); refused if the recipe forbids it.
+
+    "same-operator" fixes law, samples, resolution and operator, and knows no augmentation; "best" fixes law, samples
+    and resolution of the tests.
+    """
+    row = find_row(experiment.name)
+    if recipe not in row.recipes and row.recipes == ("best",):
+        raise UsageError(f"{experiment.name} is no run of the paper; give --recipe best")
+    found = differing(_plain(row.authors), _plain(experiment))
+    for key, (there, here) in found.items():
+        is_moved = key == "training.augment" and recipe == "same-operator"
+        if is_moved or not key.startswith(_FREE[recipe]):
+            said = f"{key} is {here!r} where the catalogue has {there!r}"
+            raise UsageError(f"{experiment.name} does not follow the recipe {recipe}: {said}; train it again")
+    return found
+
+
+def _plain(experiment: Experiment) -> dict[str, Any]:
+    """The experiment as JSON has it, all settings of its operator among them."""
+    values = experiment.to_mapping()
+    try:
+        with torch.device("meta"):
+            operator = experiment.make_operator()
+            values["operator"] = {"name": operator.kind, "wrappers": list(operator.wrappers), **operator.settings}
+    except ResourceError:  # a package is not installed: settings as they were given
+        pass
+    return json.loads(json.dumps(values))
+
+
+# The paper's operators with our training
+
+# Epochs of one cycle in the plane; on a line as many as in the paper. Epochs of an AFNO at 416 points take more than a
+# minute, so Darcy flow has five.
+_EPOCHS = {LOW: 20, LOGNORMAL: 6, PIECEWISE: 6, FLOW: 2}
+_FEWER_EPOCHS = {(LOGNORMAL, "AFNO"): 5, (PIECEWISE, "AFNO"): 5}
+_WITH_ATTENTION = ("TNO", "Transformer", "ViTNO", "FANO")
 # Rates in the plane that are not 1e-3, as the records have them; short trainings of less width liked more, ViTNO and
 # FANO up to 8e-3 (docs/recipes.md).
 _RATES = {"FNO": 3e-3, "AFNO": 2e-3, "ViTNO": 2e-3, "FANO": 2e-3}
 # Operators whose matrices act at each point by themselves (docs/recipes.md).
 _MUON = ("TNO", "Transformer", "ViTNO")
-# Settings that depart from the paper's.
+
+
+def _ours(row: Row) -> Experiment:
+    """One cycle, TF32 products, attention in half precision; compiled; batches of 4 in two dimensions."""
+    operator, training = row.authors.operator["name"], row.authors.training
+    epochs = _FEWER_EPOCHS.get((row.problem, operator), _EPOCHS.get(row.problem, training.epochs))
+    training = replace(training, epochs=epochs, schedule="one-cycle", products="tf32", compile=True)
+    if operator in _WITH_ATTENTION:
+        training = replace(training, averages="float16")
+    if len(row.authors.problem.bounds) > 1:
+        training = replace(training, batch_size=4, learning_rate=_RATES.get(operator, 1e-3))
+    if operator in _MUON:
+        training = replace(training, optimizer="muon")
+    return replace(row.authors, training=training)
+
+
+# The best recipes
+
+# An elliptic equation's own kernels, without a direction, learn from fewer updates of fewer samples than one matrix a
+# mode, and have a hundredth of the weights. Cosines, since Fourier modes join two ends of D where a Darcy flow is
+# not the same; an output that is smooth, and zero at the boundary, does the rest. That is small enough to be trained on
+# one core of a CPU, in full precision (docs/recipes.md).
+_ELLIPTIC: dict[str, Any] = {
+    "name": "SpectralOperator",
+    "n_modes": [32, 32],
+    "basis": "isotropic-cosine",
+    "last": ["dirichlet"],
+    "hidden_channels": 32,
+    "n_layers": 4,
+    "waves": 8,
+}
+# A flow over a short time is near the identity. Its waves are short, and it does not stop at the faces of patches:
+# integral operators on all of D learn it best (docs/recipes.md).
+_OF_A_FLOW: dict[str, Any] = {
+    "name": "SpectralOperator",
+    "n_modes": [32, 32],
+    "hidden_channels": 32,
+    "n_layers": 6,
+    "waves": 8,
+    "wrappers": ["Increment"],
+}
+# The spectral operators: fewer modes where the coarsest grid has few points, and as much width as it takes.
+_SPECTRAL: dict[str, dict[str, Any]] = {
+    LOW: _ELLIPTIC | {"n_modes": [24, 24]},
+    LOGNORMAL: _ELLIPTIC,
+    PIECEWISE: _ELLIPTIC,
+    FLOW: _OF_A_FLOW,
+    LI: _ELLIPTIC | {"n_modes": [24, 24], "hidden_channels": 48},
+}
+# Settings that depart from the paper's. FANO is trained on the Kolmogorov flow alone, without its last layer of 64
+# modes: 2 x 2 patches have the waves of the spectral operator, extended ones half as far with as many modes.
 _BETTER: dict[str, dict[str, Any]] = {
     "TNO": {"waves": 8},
     "ViTNO": {"waves": 8, "n_modes": 8},
-    "FANO": {"final_modes": 0, "waves": 8},
+    "FANO": {"waves": 8, "hidden_channels": 32, "n_patches": [2, 2], "n_modes": 16, "wrappers": ["Increment"]},
 }
-# An elliptic equation's own kernels, without a direction, learn from fewer updates of fewer pairs than one matrix a
-# mode, and have a hundredth of the weights. Cosines, since Fourier modes join two ends of D where a Darcy flow is
-# not the same; an output that is smooth, and zero at the boundary, does the rest. That is small enough to be trained on
-# one core of a CPU, in full precision (docs/recipes.md). That nothing is extended is said as records say it.
-_ELLIPTIC: dict[str, Any] = {
-    "n_patches": [1, 1],
-    "n_modes": 32,
-    "basis": "cosine",
-    "periodic_extension": False,
-    "isotropic": True,
-    "smoothing": "dirichlet",
-    "hidden_channels": 32,
-    "n_layers": 4,
-    "n_heads": 4,
-}
-_AS_MANY_PAIRS = {"batches": "pairs", "batch_size": 4, "learning_rate": 2e-3}
+_EQUAL_UPDATES = {"batches": "pairs", "batch_size": 4, "learning_rate": 2e-3}
 _ON_ONE_CORE: dict[str, Any] = {
-    **_AS_MANY_PAIRS,
+    **_EQUAL_UPDATES,
     "learning_rate": 8e-3,
     "optimizer": "muon",
     "loss": "h1",
     "compile": False,
     "averages": "full",
     "products": "full",
-}
-# A flow over a short time is near the identity. Its waves are short, and it does not stop at the faces of patches: one
-# patch, where a layer is an integral operator that has nothing to attend to, learns it best (docs/recipes.md).
-_BETTER_FLOW: dict[str, dict[str, Any]] = {
-    "ViTNO": {"adds_input": True},
-    "FANO": {
-        "adds_input": True,
-        "n_patches": [1, 1],
-        "n_modes": 32,
-        "periodic_extension": False,
-        "hidden_channels": 32,
-    },
-}
-# What is told of patches is told where they learn a flow at all: the waves of that one patch on 2 x 2 patches, as they
-# are, smoothed, and extended; these last reach half as far with as many modes.
-_PATCHES: dict[str, Any] = {"n_patches": [2, 2], "n_modes": 16}
-_PATCHED_FLOW = {
-    "kolmogorov-416-fano-patches": _PATCHES,
-    "kolmogorov-416-fano-smoothing": _PATCHES,
-    "kolmogorov-416-fano-extension": _PATCHES | {"periodic_extension": True},
-}
-# Of a run: fewer functions where the coarsest grid has few points, and as much width as it takes.
-_BETTER_RUNS: dict[str, dict[str, Any]] = {
-    **_PATCHED_FLOW,
-    "darcy-64-fano": {"n_modes": 24},
-    "darcy-li-85": {"n_modes": 24, "hidden_channels": 48},
 }
 
 
@@ -112,103 +171,51 @@ class _Coarse:
     training: dict[str, Any] = field(default_factory=dict)
 
 
-# Of an operator or a run.
-_COARSE = {
-    "ViTNO": _Coarse((208,), (0.8, 0.2), {"epochs": 20, "batch_size": 2, "learning_rate": 1e-3}),
-    "kolmogorov-416-vitno": _Coarse((208,), (0.8, 0.2), {"epochs": 10, "batch_size": 2, "learning_rate": 1e-3}),
-    **dict.fromkeys(
-        ("darcy-416-fano", "piecewise-416-fano"), _Coarse((104,), (10.0, 1.0), {"epochs": 11, **_ON_ONE_CORE})
-    ),
-    "kolmogorov-416-fano": _Coarse((104, 208), (20.0, 4.0, 3.0), {"epochs": 27, **_AS_MANY_PAIRS}),
-    **dict.fromkeys(
-        _PATCHED_FLOW,
-        _Coarse((104,), (8.0, 2.0), {"epochs": 10, **_AS_MANY_PAIRS, "learning_rate": 4e-3, "optimizer": "muon"}),
-    ),
-    "darcy-64-tno": _Coarse((32,), (0.7, 0.3), {"batches": "pairs"}),
+# By problem and operator; on a line one for all.
+_LINE_COARSE = _Coarse((100,), (0.5, 0.5), {"resolutions": "growing", "batches": "pairs", "epochs": 150})
+_SMALL_BATCHES = {"batch_size": 2, "learning_rate": 1e-3}
+_ELLIPTIC_COARSE = _Coarse((104,), (10.0, 1.0), {"epochs": 11, **_ON_ONE_CORE})
+_COARSE: dict[tuple[str, str], _Coarse] = {
+    (LOW, "TNO"): _Coarse((32,), (0.7, 0.3), {"batches": "pairs"}),
     # Solutions on grids as coarse as these differ, and so does what thinned out coefficients leave open: to see each to
     # the end helps on all of them.
-    "darcy-64-fano": _Coarse((32, 48), (4.0, 3.0, 17.0), {"epochs": 24, "resolutions": "growing", **_ON_ONE_CORE}),
-    "darcy-li-85": _Coarse(
+    (LOW, "SpectralOperator"): _Coarse(
+        (32, 48), (4.0, 3.0, 17.0), {"epochs": 24, "resolutions": "growing", **_ON_ONE_CORE}
+    ),
+    (LI, "SpectralOperator"): _Coarse(
         (43, 61, 71), (4.0, 3.0, 3.0, 50.0), {"epochs": 60, "resolutions": "growing", **_ON_ONE_CORE}
     ),
-    **dict.fromkeys(
-        ("lorenz-y", "lorenz-yz-invariant"),
-        _Coarse((100,), (0.5, 0.5), {"resolutions": "growing", "batches": "pairs", "epochs": 150}),
-    ),
-}
-
-# Runs that the paper has not. Few patches on Kolmogorov flow, to compare smoothing and extension with. A FANO where the
-# paper has a TNO. Darcy flow of Li et al.: solved on 421 x 421 nodes, every fifth of them kept, 1000 pairs to train on
-# and 200 to test; every sixth, seventh and tenth node are readings of the same pairs. Its table has no validation
-# pairs; ours are further draws.
-OTHERS = {
-    "kolmogorov-416-fano-patches": replace(
-        EXPERIMENTS["kolmogorov-416-fano"]["paper"], name="kolmogorov-416-fano-patches"
-    ),
-    "darcy-64-fano": replace(
-        EXPERIMENTS["darcy-64-tno"]["paper"],
-        name="darcy-64-fano",
-        operator=EXPERIMENTS["darcy-416-fano"]["paper"].operator,
-    ),
-    "darcy-li-85": Experiment(
-        "darcy-li-85",
-        replace(Darcy.of_li_et_al(), read_from=421),
-        EXPERIMENTS["darcy-416-fano"]["paper"].operator,
-        Data(resolution=85, train=1000, validation=200, test=200),
-        Training(epochs=80, batch_size=2, learning_rate=1e-3, schedule="plateau", loss="l2"),
+    (LOGNORMAL, "ViTNO"): _Coarse((208,), (0.8, 0.2), {"epochs": 20, **_SMALL_BATCHES}),
+    (PIECEWISE, "ViTNO"): _Coarse((208,), (0.8, 0.2), {"epochs": 20, **_SMALL_BATCHES}),
+    (FLOW, "ViTNO"): _Coarse((208,), (0.8, 0.2), {"epochs": 10, **_SMALL_BATCHES}),
+    (LOGNORMAL, "SpectralOperator"): _ELLIPTIC_COARSE,
+    (PIECEWISE, "SpectralOperator"): _ELLIPTIC_COARSE,
+    (FLOW, "SpectralOperator"): _Coarse((104, 208), (20.0, 4.0, 3.0), {"epochs": 27, **_EQUAL_UPDATES}),
+    (FLOW, "FANO"): _Coarse(
+        (104,), (8.0, 2.0), {"epochs": 10, **_EQUAL_UPDATES, "learning_rate": 4e-3, "optimizer": "muon"}
     ),
 }
 
 
-def reference(name: str) -> Experiment:
-    """The run as the catalogue has it at the paper's scale, or what one that the paper has not is compared with."""
-    known = {run: scales["paper"] for run, scales in EXPERIMENTS.items()} | OTHERS
-    return choose(known, name, "the experiment")
-
-
-def recipe(name: str, protocol: Protocol) -> Experiment:
-    """The run as it is trained here."""
-    reference(name)  # which tells a name that is none
-    if name not in RECIPES[protocol]:
-        raise UsageError(f"{name} has no recipe of the protocol {protocol}; it has {', '.join(RECIPES[protocol])}")
-    return RECIPES[protocol][name]
-
-
-def _ours(experiment: Experiment) -> Experiment:
-    """One cycle, TF32 products, averages of attention in half precision; compiled; batches of 4 in two dimensions."""
-    name, training = experiment.name, experiment.training
-    epochs = next((count for study, count in _EPOCHS.items() if name.startswith(study)), training.epochs)
-    training = replace(training, epochs=epochs, schedule="one-cycle", products="tf32", compile=True)
-    if experiment.operator["name"] in _ATTENTIVE:
-        training = replace(training, averages="float16")
-    if len(experiment.problem.bounds) > 1:
-        training = replace(training, batch_size=4, learning_rate=_RATES.get(experiment.operator["name"], 1e-3))
-    if experiment.operator["name"] in _MUON:
-        training = replace(training, optimizer="muon")
-    return replace(experiment, training=training)
-
-
-def _best(experiment: Experiment) -> Experiment:
+def _best(row: Row) -> Experiment:
     """Symmetries, averaged weights, what is better in an operator, and coarse grids where they help.
 
     The latter have optimiser, rate and loss of their own, where these are better.
     """
-    ours = _ours(experiment)
-    data, operator = ours.data, {**experiment.operator, **_BETTER[experiment.operator["name"]]}
-    if isinstance(experiment.problem, Kolmogorov):
-        operator |= _BETTER_FLOW[operator["name"]]
-    elif isinstance(experiment.problem, Darcy) and operator["name"] == "FANO":
-        operator |= _ELLIPTIC
-    operator |= _BETTER_RUNS.get(ours.name, {})
-    training = replace(ours.training, augment=bool(experiment.problem.symmetries), ema=0.999)
-    coarse = _COARSE.get(ours.name) or _COARSE.get(operator["name"])
-    if coarse is not None:
-        data = replace(data, coarser=coarse.resolutions)
-        training = replace(training, stages=coarse.parts, **coarse.training)
-    return replace(ours, operator=operator, data=data, training=training)
+    ours = _ours(row)
+    coarse = _COARSE.get((row.problem, row.operator), _LINE_COARSE)
+    training: Training = replace(ours.training, augment=bool(ours.problem.symmetries), ema=0.999)
+    training = replace(training, stages=coarse.parts, **coarse.training)
+    data = replace(ours.data, coarser=coarse.resolutions)
+    return replace(ours, operator=_better_operator(row), data=data, training=training)
 
 
-RECIPES: dict[Protocol, dict[str, Experiment]] = {
-    "paper": {name: _ours(scales["paper"]) for name, scales in EXPERIMENTS.items()},
-    "best": {name: _best(reference(name)) for name in (*_BEST, *OTHERS)},
-}
+def _better_operator(row: Row) -> dict[str, Any]:
+    if row.operator == "SpectralOperator":
+        return _SPECTRAL[row.problem]
+    operator = {**row.authors.operator, **_BETTER[row.operator]}
+    if row.operator == "FANO":
+        operator["last"] = [layer for layer in operator["last"] if isinstance(layer, str)]
+    if (row.problem, row.operator) == (FLOW, "ViTNO"):
+        operator["wrappers"] = ["Increment"]
+    return operator

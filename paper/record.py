@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from operformer.errors import DataError
-from operformer.evaluation.errors import Curves, Evaluation, Images, Summary, summarise
+from operformer.evaluation.errors import Evaluation, Summary, summarise
 from operformer.evaluation.face_jumps import FaceJumps
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
@@ -21,22 +21,22 @@ from operformer.problems import Problem, problem_of
 from operformer.runs import Run
 from operformer.runs.experiment import KINDS, Experiment
 from operformer.runs.records import jumps_of, look_of, rollout_of, rollout_values, spectrum_of
-from paper.costs import Cost
-from paper.plane import PATCHES
+from operformer.runs.report.tables import spoken_operator
+from paper.catalogue import PATCHES
+from paper.cost import Cost
 from paper.runs import Failure
-from paper.views import Views, pack, unpack
+from paper.samples import DIGITS, Look, Views, pack_views, rounded, unpack_views
 
 VERSION = 1
-DIGITS = 6  # of the functions in pictures
-Look = Curves | Images
-_SPOKEN = {"Transformer": "transformer", "GalerkinTransformer": "Galerkin transformer"}
-_BASES = {"cosine": "cosines", "legendre": "Legendre polynomials"}  # other than the paper's Fourier modes
+_BASES = {  # other than the paper's Fourier modes
+    "cosine": "cosines", "legendre": "Legendre polynomials", "extended-fourier": "periodic extension",
+}  # fmt: skip
 _PROBLEMS = {"ControlledODE": "controlled ODE", "Kolmogorov": "Kolmogorov flow"}
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The errors on the test pairs of one grid: an `Evaluation` without its pictures."""
+    """The errors on the test samples of one grid: an `Evaluation` without its pictures."""
 
     label: str
     points: int
@@ -69,9 +69,9 @@ class Record:
     looks: Mapping[str, tuple[Look, Look]] = field(default_factory=dict)  # median and worst sample, by grid
     rollout: Rollout | None = None
     made: Mapping[str, Any] = field(default_factory=dict)  # versions, commit and device when it was trained
-    clock: Mapping[str, float] = field(default_factory=dict)  # seconds besides: drawing pairs, evaluating
-    protocol: str = ""  # of a run at the paper's scale, see archive.py
-    changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)  # from the catalogue's run: there, here
+    clock: Mapping[str, float] = field(default_factory=dict)  # seconds besides: drawing samples, evaluating
+    recipe: str = ""  # of a run at the paper's size, see recipes.py
+    changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)  # from the authors' run: there, here
 
     @property
     def operator(self) -> str:
@@ -112,10 +112,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Results:
-    """A reproduction: studies, scale, where it was gathered and costs counted, runs; settings of runs that failed."""
+    """A reproduction: studies, recipe, where it was gathered and costs counted, runs; settings of runs that failed."""
 
     studies: tuple[str, ...]
-    scale: str
+    recipe: str
     made: Mapping[str, Any]
     costs: Mapping[str, Cost]
     runs: Mapping[str, Record]
@@ -128,16 +128,18 @@ class Results:
         return self.runs[name].settings if name in self.runs else self.absent[name]
 
 
-def operator_name(settings: Mapping[str, Any]) -> str:
-    """What a reader calls the operator of an experiment."""
+def operator_name(settings: Mapping[str, Any], with_patches: bool = True) -> str:
+    """What a reader calls the operator of an experiment; without its patches, as figures have a colour for it."""
     operator = settings["operator"]
-    name = _SPOKEN.get(operator["name"], operator["name"])
+    name = spoken_operator(operator["name"])
+    if operator["name"] == "SpectralOperator":
+        return name
     if "-layers-" in settings["name"]:
         name += f", {operator['n_layers']} layers"
     if settings["problem"].get("initial") and not operator.get("initial_channels"):
         name += ", constant channels"
     patches = list(operator.get("n_patches", ()))
-    if patches and patches not in PATCHES.values():
+    if with_patches and patches and patches not in PATCHES.values():
         name += f", {' × '.join(map(str, patches))} patches"
     if operator.get("basis") in _BASES:
         name += f", {_BASES[operator['basis']]}"
@@ -179,7 +181,7 @@ def operations_of(experiment: Experiment) -> int:
 
 def write_results(results: Results, path: Path) -> None:
     """Put the results at the path in one step."""
-    values = {"version": VERSION} | asdict(replace(results, views={})) | {"views": pack(results.views)}
+    values = {"version": VERSION} | asdict(replace(results, views={})) | {"views": pack_views(results.views)}
     values["runs"] = {name: record_values(record) for name, record in results.runs.items()}
     write_bytes(path, (json.dumps(values, allow_nan=False, separators=(",", ":")) + "\n").encode())
 
@@ -192,13 +194,13 @@ def read_results(path: Path) -> Results:
             raise ValueError(f"it is of version {values['version']}, not {VERSION}")
         return Results(
             studies=tuple(values["studies"]),
-            scale=values["scale"],
+            recipe=values["recipe"],
             made=values["made"],
             costs={name: Cost(**cost) for name, cost in values["costs"].items()},
             runs={name: record_from(record) for name, record in values["runs"].items()},
             absent=values["absent"],
             failures=tuple(Failure(**failure) for failure in values["failures"]),
-            views=unpack(values["views"]),
+            views=unpack_views(values["views"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
         raise DataError(f"{path} holds no results of a reproduction ({error}); make them again") from None
@@ -230,15 +232,6 @@ def record_from(values: Mapping[str, Any]) -> Record:
     looks = {label: (look_of(median), look_of(worst)) for label, (median, worst) in values["looks"].items()}
     rollout = values["rollout"] and rollout_of(values["rollout"])
     return Record(**{**values, "measured": measured, "looks": looks, "rollout": rollout})
-
-
-def rounded(value: Any, digits: int) -> Any:
-    """Numbers with so many digits, in lists and tables, too."""
-    if isinstance(value, dict):
-        return {key: rounded(inner, digits) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(inner, digits) for inner in value]
-    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
 def _measured(evaluation: Evaluation) -> Measured:

@@ -10,11 +10,11 @@ from operformer.runs import read_run
 from operformer.runs.experiment import Experiment
 from operformer.runs.gallery import read_gallery
 from operformer.runs.provenance import provenance
-from paper.costs import costs
+from paper.cost import costs
 from paper.record import Results, read_results, record_of, write_results
 from paper.runs import Failure, carry_out
-from paper.study import Study
-from paper.views import views_of
+from paper.samples import views_of
+from paper.studies import Study
 
 RESULTS = "results.json"
 SHOWN_GRIDS = ("1x", "irregular", "graded")  # in pictures
@@ -23,13 +23,13 @@ SHOWN_GRIDS = ("1x", "irregular", "graded")  # in pictures
 def reproduce(
     studies: Sequence[Study],
     experiments: Mapping[str, Experiment],
-    scale: str,
+    recipe: str,
     folder: Path,
     jobs: int,
     tell: Callable[[str], None],
 ) -> Results:
     """Train what is missing and gather folder/results.json, as it reads from there; drawing is `draw`."""
-    wanted = {name: experiments[name] for study in studies for name in study.experiments}
+    wanted = {name: experiments[name] for study in studies for name in study.runs}
     failures = carry_out(wanted, folder / "runs", jobs, tell)
     runs, views = {}, {}
     for name in wanted.keys() - {failure.name for failure in failures}:
@@ -41,7 +41,7 @@ def reproduce(
             failures.append(Failure(name, str(error), error.exit_code))
     results = Results(
         studies=tuple(study.name for study in studies),
-        scale=scale,
+        recipe=recipe,
         made=provenance(),
         costs=costs(),
         runs={name: runs[name] for name in wanted if name in runs},

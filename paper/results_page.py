@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
 from operformer.files import write_bytes
 from operformer.runs.report.figures import to_svg
 from operformer.runs.report.tables import Table
-from paper import studies
 from paper.archive import Archive, file_name, read_archive
+from paper.catalogue import (
+    CATALOGUE,
+    FLOW,
+    LI,
+    LI_ET_AL,
+    LOGNORMAL,
+    LOW,
+    PAPER,
+    PIECEWISE,
+    Recipe,
+    Row,
+    find_row,
+    rows,
+)  # fmt: skip
 from paper.figures import headed
-from paper.protocol import PROTOCOLS
-from paper.recipes import RECIPES, reference
+from paper.recipes import RECORDED, train_as
 from paper.record import Record, Results, operator_name, problem_name
-from paper.scales import Protocol
-from paper.stated import LI_ET_AL, PAPER, STATED, Stated
+from paper.studies import PICTURED, STUDIES, runs_of
 from paper.tables import (
     ABSENT,
     error_text,
@@ -27,40 +38,26 @@ from paper.tables import (
     rollout_table,
     without_empty,
 )
-from paper.targets import STEADY, STEADY_AIM, resolution_table, target_table
 
-LI, WIDTHS = "Darcy flow of Li et al., 85 × 85", "Other widths"
-SECTIONS: dict[str, tuple[str, ...]] = {
-    "Lorenz 63 and a controlled ODE": (*studies.LORENZ, *studies.IRREGULAR, "controlled-ode"),
-    "Darcy flow, lognormal, 64 × 64": (*studies.LOW, studies.DEEPER, studies.LOW_FANO),
-    "Darcy flow, lognormal, 416 × 416": studies.LOGNORMAL,
-    "Darcy flow, piecewise, 416 × 416": studies.PIECEWISE,
-    "Kolmogorov flow, 416 × 416": (
-        *studies.KOLMOGOROV,
-        studies.SMOOTHED,
-        studies.EXTENDED,
-        studies.PATCHED,
-    ),
-    LI: ("darcy-li-85",),
-    WIDTHS: tuple(name for names in studies.WIDTHS for name in names if "-width-" in name),
-}
+WIDTHS = "Other widths"
 _OF_WIDTHS, _OF_EXTENSIONS = ("parameter_accuracy", "evaluation_cost_accuracy"), "superresolution_KF_patching"
 _BEYOND = ("rollouts", "rollout_spectra", "error_spectra", "smoothing_spectra")  # the paper
-_FIGURES = tuple(figure for study in studies.STUDIES.values() for figure in study.figures if figure.name not in _BEYOND)
-_LEAD = f"""# Results at the paper's scale
+_FIGURES = tuple(figure for study in STUDIES.values() for figure in study.figures if figure.name not in _BEYOND)
+_LEAD = f"""# Results at the paper's size
 
-Made by `operformer report results` from the records in [results/](results); a test compares them. Relative L2 errors of
-test samples on the grid of the training. "In print" is {PAPER}.
+Made by `python -m paper report results` from the records in [results/](results); a test compares them. Errors are
+relative L2 errors of test samples on the grid of the training. "In print" is {PAPER}.
 
-- **paper** is the paper's protocol: its data and operators, no augmentation, our training. In the plane the authors
-  train for at most 80 epochs, on a line for 100; where "epochs" has far fewer, an error above that in print says how
-  far so short a training gets.
-- **best** is our best recipe: the same number of training pairs and the same tests; operator and training are free.
+- **same-operator**: the paper's data and operator with our training, no augmentation. In the plane the authors train
+  for at most 80 epochs, on a line for 100. Where "epochs" has far fewer, an error above that in print says how far so
+  short a training gets.
+- **best**: our best recipe. The same number of training samples and the same tests; operator and training are free. A
+  SpectralOperator has no attention.
 
 Several seeds are given as mean ± standard deviation. Times are the clock's; runs may have shared their GPU."""
-_STEADINESS = f"""At half to twice the resolution of the training a median L2 error is to stay within {STEADY} times
-that on the training grid; the aim is {STEADY_AIM}. The largest multiple of each run, of several seeds the largest,
-and the same in H1, of which nothing is asked:"""
+_RESOLUTIONS = ("0.5x", "0.75x", "1.5x", "2x")
+_STEADINESS = """The largest median error at half to twice the resolution of the training, as a multiple of that on the
+training grid, and the grid that has it; of several seeds the largest:"""
 
 
 def write_results_page(folder: Path, path: Path) -> Archive:
@@ -73,21 +70,21 @@ def write_results_page(folder: Path, path: Path) -> Archive:
 
 def results_page(archive: Archive, figures: Sequence[str], folder: Path) -> str:
     """The page; figures are names of files in folder/figures."""
-    lead = "Medians of the test samples if nothing else is said."
-    parts = [_LEAD, "## Targets", lead, target_table(archive).markdown(), _STEADINESS]
-    parts += [resolution_table(archive).markdown()]
+    summary = "The lowest median error of each problem, and the operator that has it:"
+    parts = [_LEAD, "## In print and here", summary, summary_table(archive).markdown()]
+    parts += ["## Change of resolution", _STEADINESS, resolution_table(archive).markdown()]
     for title, names in _sections(archive).items():
         parts += [f"## {title}", problem_table(archive, title, names).markdown(), *_other_operators(archive, names)]
         if title == LI:
             means = ", ".join(f"{who} {error_text(error)}" for who, error in LI_ET_AL.items())
             parts += [f"Mean errors that others have printed: {means}."]
-        for protocol in PROTOCOLS:
-            made = [name for name in names if name in archive[protocol]]
+        for recipe in RECORDED:
+            made = [name for name in names if name in archive[recipe]]
             if made:
-                table = grid_table(_results(archive, protocol), "", made)
+                table = grid_table(_results(archive, recipe), "", made)
                 said = "Median error by grid, in brackets as a multiple of that on the training grid"
-                parts += [f"{said} ({protocol}{_of_several(archive, protocol, made)}):", table.markdown()]
-                parts += [*_jumps(archive, protocol, made), *_rollouts(archive, protocol, made)]
+                parts += [f"{said} ({recipe}{_of_several(archive, recipe, made)}):", table.markdown()]
+                parts += [*_jumps(archive, recipe, made), *_rollouts(archive, recipe, made)]
     if figures:
         parts += ["## Figures of Section 6 from these records"]
         parts += [line for name in figures for line in _figure(archive, name, folder / "figures")]
@@ -96,41 +93,108 @@ def results_page(archive: Archive, figures: Sequence[str], folder: Path) -> str:
 
 
 def _figure(archive: Archive, name: str, folder: Path) -> tuple[str, str]:
-    """What a file PROTOCOL-NAME.svg shows, and the file."""
-    protocol = next(known for known in PROTOCOLS if name.startswith(known))
-    figure = name.removeprefix(f"{protocol}-").removesuffix(".svg")
+    """What a file RECIPE-NAME.svg shows, and the file."""
+    recipe = next(known for known in RECORDED if name.startswith(known))
+    figure = name.removeprefix(f"{recipe}-").removesuffix(".svg")
     caption = next(known.caption for known in _FIGURES if known.name == figure)
-    if figure in _OF_WIDTHS and len(_widths(archive, protocol)) == 1:
+    if figure in PICTURED:
+        made = (archive[recipe][name][0] for name in runs_of(figure) if name in archive[recipe])
+        caption = f"{next(record for record in made if PICTURED[figure] in record.looks).operator}. {caption}"
+    if figure in _OF_WIDTHS and len(_widths(archive, recipe)) == 1:
         caption += " One width alone: the others have not been trained."
-    return f"Figure **{figure}**, protocol {protocol}. {caption}", f"![{figure}]({(folder / name).as_posix()})"
+    return f"Figure **{figure}**, recipe {recipe}. {caption}", f"![{figure}]({(folder / name).as_posix()})"
 
 
-def _widths(archive: Archive, protocol: Protocol) -> set[int]:
+def _widths(archive: Archive, recipe: Recipe) -> set[int]:
     """Those of the runs that figures of costs show."""
-    shown = (record for names in studies.WIDTHS for name in names for record in archive[protocol].get(name, [])[:1])
+    shown = (record for row in rows(_OF_WIDTHS[0]) for record in archive[recipe].get(row.name, [])[:1])
     return {record.settings["operator"]["hidden_channels"] for record in shown}
 
 
-def _sections(archive: Archive) -> dict[str, tuple[str, ...]]:
+def _sections(archive: Archive) -> dict[str, list[str]]:
     """Runs by problem; those of other widths only as far as there are any."""
-    made = tuple(name for name in SECTIONS[WIDTHS] if any(name in archive[protocol] for protocol in PROTOCOLS))
-    return {title: names for title, names in (SECTIONS | {WIDTHS: made}).items() if names}
+    found: dict[str, list[str]] = {}
+    for row in CATALOGUE.values():
+        is_other_width = row.variant.startswith("width-")
+        if not is_other_width or any(row.name in archive[recipe] for recipe in RECORDED):
+            found.setdefault(WIDTHS if is_other_width else row.problem, []).append(row.name)
+    return found
+
+
+def summary_table(archive: Archive) -> Table:
+    """The lowest error of each problem: in print, and here by recipe."""
+    asked: list[tuple[str, tuple[Row, ...], tuple[str, ...]]] = [
+        ("Lorenz 63, x to y and z: median, worst", rows("xtoyz"), ("median", "worst")),
+        *((f"{problem}: median", rows(problem=problem), ("median",)) for problem in (LOW, LOGNORMAL, PIECEWISE, FLOW)),
+        (f"{LI}: mean", rows(problem=LI), ("mean",)),
+    ]
+    lines = []
+    for title, shown, keys in asked:
+        printed = min(LI_ET_AL, key=LI_ET_AL.__getitem__) if title.startswith(LI) else ""
+        in_print = f"{error_text(LI_ET_AL[printed])} ({printed})" if printed else _lowest_printed(shown)
+        lines.append((title, in_print, *(_lowest(archive, recipe, shown, keys) for recipe in RECORDED)))
+    return Table("In print and here", ("error", "in print", *RECORDED), tuple(lines))
+
+
+def _lowest_printed(shown: Sequence[Row]) -> str:
+    stated = [row for row in shown if row.printed.median]
+    row = min(stated, key=lambda row: row.printed.median if isinstance(row.printed.median, float) else 0.0)
+    errors = [error_text(error) for error in (row.printed.median, row.printed.worst) if error is not None]
+    return f"{', '.join(errors)} ({_operator(row.name)})"
+
+
+def _lowest(archive: Archive, recipe: Recipe, shown: Sequence[Row], keys: Sequence[str]) -> str:
+    """Of the run that has the lowest first error; of several seeds the mean."""
+    found = []
+    for records in (archive[recipe][row.name] for row in shown if row.name in archive[recipe]):
+        errors = [fmean(getattr(record.trained.l2, key) for record in records) for key in keys]
+        seeds = f", {len(records)} seeds" if len(records) > 1 else ""
+        found.append((errors, f"({records[0].operator}{seeds})"))
+    if not found:
+        return ABSENT if any(recipe in row.recipes for row in shown) else ""
+    errors, who = min(found)
+    return f"{', '.join(map(error_text, errors))} {who}"
+
+
+def resolution_table(archive: Archive) -> Table:
+    """By run and recipe the largest multiple of the training grid's median at `_RESOLUTIONS`, in L2 and in H1.
+
+    Of several seeds the largest counts; an operator of one grid alone has no line.
+    """
+    lines = []
+    for name in CATALOGUE:
+        cells = [_largest_multiple(archive[recipe].get(name, []), norm) for recipe in RECORDED for norm in ("l2", "h1")]
+        if any(cells):
+            lines.append((name, *cells))
+    header = ("run", *(f"{recipe}: {norm}" for recipe in RECORDED for norm in ("L2", "H1")))
+    return without_empty(Table("Change of resolution", header, tuple(lines)))
+
+
+def _largest_multiple(records: Sequence[Record], norm: str) -> str:
+    """Of the training grid's median error, and the grid that has it; empty where an error cannot be compared."""
+    found = []
+    for record in records:
+        trained = getattr(record.trained, norm)
+        there = ((getattr(m, norm), m.label) for m in record.measured if m.label in _RESOLUTIONS)
+        found += [(one.median / trained.median, label) for one, label in there if one and trained and trained.median]
+    return "{:.2f} at {}".format(*max(found)) if found else ""
 
 
 def problem_table(archive: Archive, title: str, names: Sequence[str]) -> Table:
-    """One row for each run: what the paper prints, then what each protocol gave."""
+    """One row for each run: what the paper prints, then what each recipe gave."""
     header = ["problem", "operator", "in print: parameters", "in print: median", "in print: worst"]
-    for protocol in PROTOCOLS:
+    for recipe in RECORDED:
         named = ("median", "mean", "worst", "H1 median", "seeds", "parameters", "epochs", "training")
-        header += [f"{protocol}: {column}" for column in named]
+        header += [f"{recipe}: {column}" for column in named]
     rows = []
     for name in names:
-        settings, stated = reference(name).to_mapping(), STATED.get(name, Stated("", ""))
+        row_of = find_row(name)
+        settings, stated = row_of.authors.to_mapping(), row_of.printed
         printed = "" if stated.parameters is None else f"{stated.parameters:.2e}"
         row = [problem_name(settings), _operator(settings["name"]), printed]
         row += [error_text(stated.median), error_text(stated.worst)]
-        for protocol in PROTOCOLS:
-            row += _cells(archive[protocol].get(name, []), name in RECIPES[protocol])
+        for recipe in RECORDED:
+            row += _cells(archive[recipe].get(name, []), recipe in row_of.recipes)
         rows.append(tuple(row))
     return without_empty(Table(title, tuple(header), grouped(rows)))
 
@@ -142,28 +206,28 @@ def _other_operators(archive: Archive, names: Sequence[str]) -> list[str]:
     return [f"Operators of the best recipe: {'; '.join(said)}."] if said else []
 
 
-def _jumps(archive: Archive, protocol: Protocol, names: Sequence[str]) -> list[str]:
+def _jumps(archive: Archive, recipe: Recipe, names: Sequence[str]) -> list[str]:
     """How much more an error jumps at the faces of patches than inside them, where there are any."""
-    results = _results(archive, protocol)
+    results = _results(archive, recipe)
     found = {name: results.runs[name].trained.jumps for name in names}
     patched = [name for name, jumps in found.items() if jumps is not None and jumps.face_ratio is not None]
     if not patched:
         return []
     said = "Jumps of the error between neighbouring points, root mean square in units of the truth's"
     table = jump_table(results, "", patched).markdown()
-    return [f"{said} ({protocol}{_of_several(archive, protocol, patched)}):", table]
+    return [f"{said} ({recipe}{_of_several(archive, recipe, patched)}):", table]
 
 
-def _rollouts(archive: Archive, protocol: Protocol, names: Sequence[str]) -> list[str]:
+def _rollouts(archive: Archive, recipe: Recipe, names: Sequence[str]) -> list[str]:
     """How errors grow where an operator is applied to its own output, and what no change would give."""
-    results = _results(archive, protocol)
+    results = _results(archive, recipe)
     found = {name: results.runs[name].rollout for name in names}
     counts = {name: len(rollout.errors[0]) for name, rollout in found.items() if rollout is not None}
     if not counts:
         return []
-    said = f"Median error of {max(counts.values())} test draws, each output the next input"
+    said = f"Median error of {max(counts.values())} test samples, each output the next input"
     table = rollout_table(results, "", list(counts)).markdown()
-    return [f"{said} ({protocol}{_of_several(archive, protocol, list(counts))}):", table]
+    return [f"{said} ({recipe}{_of_several(archive, recipe, list(counts))}):", table]
 
 
 def spread_text(errors: Sequence[float]) -> str:
@@ -175,9 +239,9 @@ def spread_text(errors: Sequence[float]) -> str:
 
 def _operator(name: str) -> str:
     """That of the paper's run, of a run that the paper has not that of its recipe."""
-    settings = (reference(name) if name in RECIPES["paper"] else RECIPES["best"][name]).to_mapping()
-    width = f", width {settings['operator']['hidden_channels']}" if "-width-" in name else ""
-    return operator_name(settings) + width
+    row = find_row(name)
+    operator = operator_name(train_as(row, row.recipes[-1] if row.recipes == ("best",) else "authors").to_mapping())
+    return operator + (f", width {row.width}" if row.variant.startswith("width-") else "")
 
 
 def _cells(records: Sequence[Record], is_planned: bool) -> list[str]:
@@ -192,11 +256,11 @@ def _cells(records: Sequence[Record], is_planned: bool) -> list[str]:
 
 
 def _record_table(archive: Archive, folder: Path) -> Table:
-    header = ("record", "commit", "device", "torch", "data", "training", "evaluation", "other than in the catalogue")
+    header = ("record", "commit", "device", "torch", "data", "training", "evaluation", "other than the authors' run")
     rows = []
-    for protocol in PROTOCOLS:
-        for record in (record for records in archive[protocol].values() for record in records):
-            made, name = record.made, f"{protocol}/{file_name(record)}"
+    for recipe in RECORDED:
+        for record in (record for records in archive[recipe].values() for record in records):
+            made, name = record.made, f"{recipe}/{file_name(record)}"
             commit = f"{made['commit'] or 'unknown'}{', changed' if made['is_clean'] is False else ''}"
             clock = (record.clock["data"], record.seconds, record.clock["evaluation"])
             times = (f"{seconds:.0f} s" for seconds in clock)
@@ -206,21 +270,18 @@ def _record_table(archive: Archive, folder: Path) -> Table:
     return Table("Records", header, tuple(rows))
 
 
-def _compares(figure: str, names: Container[str]) -> bool:
-    """Whether the runs that a figure is there to compare with are among these."""
-    return figure != _OF_EXTENSIONS or studies.EXTENDED in names
-
-
 def _draw(archive: Archive, folder: Path) -> list[str]:
     """The figures that there are runs for, as files; those of runs that are no longer there are removed."""
     made = {}
-    for protocol in PROTOCOLS:
-        for figure in _FIGURES if archive[protocol] else ():
-            if not _compares(figure.name, archive[protocol]):
-                continue
-            drawn = figure.draw(_results(archive, protocol))
+    for recipe in RECORDED:
+        for figure in _FIGURES if archive[recipe] else ():
+            if figure.name == _OF_EXTENSIONS and not any(
+                row.name in archive[recipe] for row in rows(_OF_EXTENSIONS, variants=("extension",))
+            ):
+                continue  # nothing is extended: a FANO alone is no comparison
+            drawn = figure.draw(_results(archive, recipe))
             if drawn is not None:
-                made[f"{protocol}-{figure.name}.svg"] = to_svg(headed(drawn, f"protocol: {protocol}"))
+                made[f"{recipe}-{figure.name}.svg"] = to_svg(headed(drawn, f"recipe: {recipe}"))
     for name, text in made.items():
         write_bytes(folder / name, text.encode())
     for path in folder.glob("*.svg"):
@@ -229,11 +290,11 @@ def _draw(archive: Archive, folder: Path) -> list[str]:
     return list(made)
 
 
-def _results(archive: Archive, protocol: Protocol) -> Results:
+def _results(archive: Archive, recipe: Recipe) -> Results:
     """The first seed of each run, as figures and tables of a reproduction take them."""
-    runs = {name: records[0] for name, records in archive[protocol].items()}
-    return Results(studies=(), scale="paper", made={}, costs={}, runs=runs)
+    runs = {name: records[0] for name, records in archive[recipe].items()}
+    return Results(studies=(), recipe=recipe, made={}, costs={}, runs=runs)
 
 
-def _of_several(archive: Archive, protocol: Protocol, names: Sequence[str]) -> str:
-    return ", of several seeds the first" if any(len(archive[protocol][name]) > 1 for name in names) else ""
+def _of_several(archive: Archive, recipe: Recipe, names: Sequence[str]) -> str:
+    return ", of several seeds the first" if any(len(archive[recipe][name]) > 1 for name in names) else ""

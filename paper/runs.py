@@ -37,7 +37,7 @@ def carry_out(
 ) -> list[Failure]:
     """Train and evaluate each experiment in folder/NAME, unless that was done; what failed.
 
-    ``jobs`` processes share the machine's cores. A run that was interrupted goes on where it stopped.
+    ``jobs`` processes share the machine's cores. A run that was interrupted resumes where it stopped.
     """
     weights, failures = {}, []
     for name, experiment in experiments.items():
@@ -101,7 +101,7 @@ class _Task:
         report(_Outcome(self.name, time.monotonic() - started, failure))
 
 
-_draws = Draws(kept=10)  # runs of one problem, which come after each other, draw its pairs once in each process
+_draws = Draws(kept=10)  # runs of one problem, which come after each other, draw its samples once in each process
 
 
 class _Clock:

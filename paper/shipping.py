@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 def ship(folder: Path, name: str, models: Path = SHIPPED) -> Path:
     """Put the operator of an evaluated run, its settings and its card into models/NAME; on the device that trained it.
 
-    Weights are stored in float16 if the errors on the test pairs stay the same to three digits.
+    Weights are stored in float16 if the errors on the test samples stay the same to three digits.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"a model's name has small letters, digits and dashes, such as lorenz-tno: got {name!r}")
@@ -49,7 +49,7 @@ def stored(experiment: Experiment, operator: Operator) -> dict[str, Tensor]:
     half = {key: t.to(torch.float16) if key in parameters else t for key, t in own.items()}
     if own["input_mean"].dtype != torch.float32:
         return own
-    draws = Draws(kept=1)  # twice the same pairs
+    draws = Draws(kept=1)  # twice the same samples
     before = _digits(experiment, operator, draws)
     operator.load_state_dict(half)
     after = _digits(experiment, operator, draws)
@@ -58,6 +58,6 @@ def stored(experiment: Experiment, operator: Operator) -> dict[str, Tensor]:
 
 
 def _digits(experiment: Experiment, operator: Operator, draws: Draws) -> list[str]:
-    """Median, mean and worst error on the test pairs, to three digits."""
+    """Median, mean and worst error on the test samples, to three digits."""
     found = summarise(errors_on_tests(experiment, operator, draws))
     return [f"{error:.3g}" for error in (found.median, found.mean, found.worst)]

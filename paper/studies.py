@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
+
+from matplotlib.figure import Figure
 
 from operformer.errors import UsageError
+from operformer.runs.report.tables import Table
 from operformer.settings import check_name
+from paper.catalogue import FLOW, LOGNORMAL, PIECEWISE, find_row, rows
 from paper.figures import (
     growth,
     last_spectrum,
@@ -17,8 +21,7 @@ from paper.figures import (
     tradeoff,
     trained_spectrum,
 )
-from paper.record import operator_name, problem_name
-from paper.study import FigureOf, Study, TableOf
+from paper.record import Results, operator_name, problem_name
 from paper.tables import (
     accuracy_table,
     cost_table,
@@ -29,36 +32,75 @@ from paper.tables import (
     scaling_table,
 )
 
-LORENZ = ("lorenz-yz", "lorenz-yz-invariant")
-TIME = ("lorenz-y", "controlled-ode")
-IRREGULAR = ("lorenz-y", "lorenz-y-transformer")
-LOW = tuple(f"darcy-64-{operator}" for operator in ("tno", "fno", "afno", "galerkin"))
-DEEPER = "darcy-64-galerkin-layers-6"
-LOW_FANO = "darcy-64-fano"  # which the paper has not
-LOGNORMAL, PIECEWISE, KOLMOGOROV = (
-    tuple(f"{problem}-416-{operator}" for operator in ("vitno", "fano", "fno", "afno"))
-    for problem in ("darcy", "piecewise", "kolmogorov")
-)
-HIGH = (*LOGNORMAL, *PIECEWISE, *KOLMOGOROV)
-FANO = "kolmogorov-416-fano"
-SMOOTHED, EXTENDED, PATCHED = (f"{FANO}-{variant}" for variant in ("smoothing", "extension", "patches"))
-# The figures of samples: the run, or where it has none another one, and the grid.
-PICTURED: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
-    {
-        "xtoyz": (LORENZ, "1x"),
-        "irregular": (IRREGULAR[:1], "irregular"),
-        "irregular_t": (IRREGULAR[1:], "irregular"),
-        "FANO_lognormal_samples": (LOGNORMAL[1:2], "1x"),
-        "FANO_piecewise_samples": (PIECEWISE[1:2], "1x"),
-        "FANO_NS_samples": ((FANO, PATCHED), "1x"),
-        "FANO_NS_samples_smoothing": ((SMOOTHED,), "1x"),
-    }
-)
-NARROW = (32, 64, 96)  # widths beside the experiments' own, 128
-WIDTHS = tuple(
-    tuple(run for name in names for run in (*(f"{name}-width-{n}" for n in NARROW), name))
-    for names in (PIECEWISE, KOLMOGOROV)
-)
+
+@dataclass(frozen=True)
+class TableOf:
+    """A table; ``label`` is the paper's where it has one."""
+
+    name: str  # of its files
+    label: str
+    make: Callable[[Results], Table]
+
+
+@dataclass(frozen=True)
+class FigureOf:
+    """A figure and what it shows; None is drawn where none of its runs was made."""
+
+    name: str
+    label: str
+    caption: str
+    draw: Callable[[Results], Figure | None]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A part of Section 6, or of what goes beyond it."""
+
+    name: str
+    title: str
+    text: str
+    runs: tuple[str, ...]
+    tables: tuple[TableOf, ...] = ()
+    figures: tuple[FigureOf, ...] = ()
+
+
+# The figures of samples, and the grid that each shows.
+PICTURED: Mapping[str, str] = {
+    "xtoyz": "1x",
+    "irregular": "irregular",
+    "irregular_t": "irregular",
+    "FANO_lognormal_samples": "1x",
+    "FANO_piecewise_samples": "1x",
+    "FANO_NS_samples": "1x",
+    "FANO_NS_samples_smoothing": "1x",
+}
+
+
+def pictured_grids(run: str) -> tuple[str, ...]:
+    """The labels of the grids that a figure shows samples of this run on."""
+    return tuple(dict.fromkeys(PICTURED[label] for label in find_row(run).exhibits if label in PICTURED))
+
+
+def runs_of(exhibit: str, problem: str = "", of_the_paper: bool = False) -> tuple[str, ...]:
+    """The runs that an exhibit shows, or those of them that the paper has."""
+    return tuple(row.name for row in rows(exhibit, problem, recipe="authors" if of_the_paper else ""))
+
+
+def _widths(problem: str) -> tuple[str, ...]:
+    """The runs of the figures of costs, by operator and by width."""
+    shown = rows("parameter_accuracy", problem)
+    operators = list(dict.fromkeys(row.operator for row in shown))
+    return tuple(row.name for row in sorted(shown, key=lambda row: (operators.index(row.operator), row.width)))
+
+
+WIDTHS = (_widths(PIECEWISE), _widths(FLOW))
+_XTOYZ, _TIME_RUNS = runs_of("xtoyz"), runs_of("superresolution_1d")
+_IRREGULAR_RUNS = (*runs_of("irregular"), *runs_of("irregular_t"))
+_LOW_RUNS, _HIGH_RUNS = runs_of("2d_median_errors_low"), runs_of("2d_median_errors_high")
+_BY_PROBLEM = tuple(runs_of("2d_median_errors_high", problem) for problem in (LOGNORMAL, PIECEWISE, FLOW))
+_FLOW_RUNS = _BY_PROBLEM[2]
+_SMOOTHED = tuple(row.name for row in rows("", FLOW, "FANO", ("", "smoothing")))
+_EXTENDED = runs_of("superresolution_KF_patching", of_the_paper=True)
 
 
 def _accuracy(name: str, title: str, names: Sequence[str]) -> TableOf:
@@ -70,21 +112,15 @@ def _grids(name: str, names: Sequence[str]) -> TableOf:
     return TableOf(name, f"tab:{name}", partial(grid_table, title=title, names=names))
 
 
-def pictured_grids(run: str) -> tuple[str, ...]:
-    """The labels of the grids that a figure shows samples of this run on."""
-    return tuple(dict.fromkeys(label for runs, label in PICTURED.values() if run in runs))
-
-
 def _pair(name: str, shown: str) -> FigureOf:
-    runs, label = PICTURED[name]
     caption = f"The test samples of median and of worst error. {shown}"
-    return FigureOf(name, f"fig:{name}", caption, partial(sample_pair, names=runs, label=label))
+    return FigureOf(name, f"fig:{name}", caption, partial(sample_pair, names=runs_of(name), label=PICTURED[name]))
 
 
-def _resolutions(name: str, names: Sequence[str], called: Callable[..., str] = operator_name) -> FigureOf:
+def _resolutions(name: str, called: Callable[..., str] = operator_name) -> FigureOf:
     caption = "Median relative L2 error at resolutions that were not trained on; bands hold 80 % of the test samples."
     label = f"fig:{name.removesuffix('_left').removesuffix('_right')}"
-    return FigureOf(name, label, caption, partial(resolutions, groups=(names,), called=called))
+    return FigureOf(name, label, caption, partial(resolutions, groups=(runs_of(name),), called=called))
 
 
 def _spectra(name: str, groups: Sequence[Sequence[str]]) -> FigureOf:
@@ -97,7 +133,7 @@ def _tradeoff(name: str, what: str, cost: str) -> FigureOf:
     return FigureOf(name, f"fig:{name}", caption, partial(tradeoff, groups=WIDTHS, cost=cost))
 
 
-_DARCY = "Coefficient, pressure, FANO's pressure, logarithm of the error."
+_DARCY = "Coefficient, pressure, predicted pressure, logarithm of the error."
 _FLOW = "Vorticity, its change, the predicted change, logarithm of the error."
 
 _LORENZ = Study(
@@ -105,25 +141,25 @@ _LORENZ = Study(
     "Lorenz 63: both unobserved trajectories",
     "From x(t), y(0), z(0) to y(t) and z(t) (Section 6.1). The first run has the paper's second lift for the initial "
     "values; the other one has them as constant channels, which mean the same at every resolution.",
-    LORENZ,
-    (_accuracy("lorenz", "x(t), y(0), z(0) to y(t), z(t): relative L2 error", LORENZ), _grids("lorenz_grids", LORENZ)),
+    _XTOYZ,
+    (_accuracy("lorenz", "x(t), y(0), z(0) to y(t), z(t): relative L2 error", _XTOYZ), _grids("lorenz_grids", _XTOYZ)),
     (_pair("xtoyz", "Input, both outputs, error."),),
 )
 _TIME = Study(
     "time-resolution",
     "One dimension: other resolutions",
     "Lorenz 63, from x(t) to y(t), and the controlled ODE, at time steps that were not trained on.",
-    TIME,
-    (_grids("superresolution_1d", TIME),),
-    (_resolutions("superresolution_1d", TIME, problem_name),),
+    _TIME_RUNS,
+    (_grids("superresolution_1d", _TIME_RUNS),),
+    (_resolutions("superresolution_1d", problem_name),),
 )
 _IRREGULAR = Study(
     "irregular",
     "One dimension: an irregular grid",
     "Trained on equal time steps, tested where those of the second half are twice as long (equation irregular_set). "
     "The transformer of Vaswani et al. is the same network without the weights of the grid.",
-    IRREGULAR,
-    (_grids("irregular", IRREGULAR),),
+    _IRREGULAR_RUNS,
+    (_grids("irregular", _IRREGULAR_RUNS),),
     (
         _pair("irregular", "TNO on the irregular grid."),
         _pair("irregular_t", "Transformer on the irregular grid."),
@@ -134,30 +170,30 @@ _LOW = Study(
     "Darcy flow at 64 × 64",
     "Attention between points against FNO, AFNO and the Galerkin transformer, lognormal coefficient. AFNO belongs to "
     "one resolution. The paper's text has four layers of the Galerkin transformer, its table the parameters of six.",
-    (*LOW, DEEPER),
+    _LOW_RUNS,
     (
-        _accuracy("2d_median_errors_low", "Low resolution: relative L2 error", (*LOW, DEEPER)),
-        _grids("low_resolution_grids", (*LOW, DEEPER)),
+        _accuracy("2d_median_errors_low", "Low resolution: relative L2 error", _LOW_RUNS),
+        _grids("low_resolution_grids", _LOW_RUNS),
     ),
-    (_resolutions("superresolution_lognormal_left", LOW),),
+    (_resolutions("superresolution_lognormal_left"),),
 )
 _HIGH = Study(
     "high-resolution",
     "Darcy and Kolmogorov flow at 416 × 416",
     "The patched operators against FNO and AFNO on three problems.",
-    HIGH,
+    _HIGH_RUNS,
     (
-        _accuracy("2d_median_errors_high", "High resolution: relative L2 error", HIGH),
-        _grids("high_resolution_grids", HIGH),
+        _accuracy("2d_median_errors_high", "High resolution: relative L2 error", _HIGH_RUNS),
+        _grids("high_resolution_grids", _HIGH_RUNS),
     ),
     (
         _pair("FANO_lognormal_samples", _DARCY),
         _pair("FANO_piecewise_samples", _DARCY),
         _pair("FANO_NS_samples", _FLOW),
-        _resolutions("superresolution_lognormal_right", LOGNORMAL),
-        _resolutions("superresolution_piecewise", PIECEWISE),
-        _resolutions("superresolution_KF", KOLMOGOROV),
-        _spectra("error_spectra", (LOGNORMAL, PIECEWISE, KOLMOGOROV)),
+        _resolutions("superresolution_lognormal_right"),
+        _resolutions("superresolution_piecewise"),
+        _resolutions("superresolution_KF"),
+        _spectra("error_spectra", _BY_PROBLEM),
     ),
 )
 _COST = Study(
@@ -184,31 +220,31 @@ _SMOOTHING = Study(
     "(I - ε Laplace)^-α after FANO, ε = 0.001, α = 1.001. Jumps are differences of the error between neighbouring "
     "points, root mean square in units of the truth's: across faces of patches, and inside patches. Their ratio is to "
     "be seen beside that of the truth, which knows no patches: it is not 1 where faces and waves of the flow align.",
-    (FANO, SMOOTHED),
+    _SMOOTHED,
     (
-        _accuracy("smoothing", "Smoothing: relative L2 error", (FANO, SMOOTHED)),
-        TableOf("face_jumps", "tab:face_jumps", partial(jump_table, title="Jumps", names=(FANO, SMOOTHED))),
+        _accuracy("smoothing", "Smoothing: relative L2 error", _SMOOTHED),
+        TableOf("face_jumps", "tab:face_jumps", partial(jump_table, title="Jumps", names=_SMOOTHED)),
     ),
-    (_pair("FANO_NS_samples_smoothing", _FLOW), _spectra("smoothing_spectra", ((FANO, SMOOTHED),))),
+    (_pair("FANO_NS_samples_smoothing", _FLOW), _spectra("smoothing_spectra", (_SMOOTHED,))),
 )
 _EXTENSION = Study(
     "periodic-extension",
     "Periodic extension of patches",
     "FANO whose patches are continued periodically before its integral operators, at other resolutions.",
-    (FANO, EXTENDED),
-    (_grids("superresolution_KF_patching", (FANO, EXTENDED)),),
-    (_resolutions("superresolution_KF_patching", (FANO, PATCHED, EXTENDED)),),
+    _EXTENDED,
+    (_grids("superresolution_KF_patching", _EXTENDED),),
+    (_resolutions("superresolution_KF_patching"),),
 )
 _ROLLOUTS = Study(
     "rollouts",
     "Rollouts of Kolmogorov flow",
     "Beyond the paper: the learned map applied to its own output, against the flow itself.",
-    KOLMOGOROV,
+    _FLOW_RUNS,
     (
         TableOf(
             "rollouts",
             "tab:rollouts",
-            partial(rollout_table, title="Rollouts: median relative L2 error by time", names=KOLMOGOROV),
+            partial(rollout_table, title="Rollouts: median relative L2 error by time", names=_FLOW_RUNS),
         ),
     ),
     (
@@ -216,18 +252,18 @@ _ROLLOUTS = Study(
             "rollouts",
             "fig:rollouts",
             "Median errors of rollouts; the dashed line is the forecast of no change.",
-            partial(growth, names=KOLMOGOROV),
+            partial(growth, names=_FLOW_RUNS),
         ),
         FigureOf(
             "rollout_spectra",
             "fig:rollout_spectra",
             "The energy of the errors by wave number after the last step.",
-            partial(spectra, groups=(KOLMOGOROV,), of=last_spectrum),
+            partial(spectra, groups=(_FLOW_RUNS,), of=last_spectrum),
         ),
     ),
 )
 _ALL = (_LORENZ, _TIME, _IRREGULAR, _LOW, _HIGH, _COST, _SMOOTHING, _EXTENSION, _ROLLOUTS)
-STUDIES: Mapping[str, Study] = MappingProxyType({study.name: study for study in _ALL})
+STUDIES: Mapping[str, Study] = {study.name: study for study in _ALL}
 
 
 def choose_studies(names: Sequence[str]) -> tuple[Study, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from math import floor, log10
 
 from operformer.runs.report.tables import Table
-from paper.costs import SIZES, Cost
+from paper.catalogue import find_row
+from paper.complexity import COMPLEXITY
+from paper.cost import SIZES, Cost
 from paper.record import Record, Results, operator_name, problem_name
-from paper.stated import COMPLEXITY, STATED, Stated
 
 ABSENT = "not run"
 SMOKE = "smoke scale: small operators and data; not comparable with the paper's column"
@@ -16,11 +17,11 @@ SMOKE = "smoke scale: small operators and data; not comparable with the paper's 
 
 def note_of(results: Results) -> str:
     """What every table, figure and page says at smoke scale."""
-    return SMOKE if results.scale == "smoke" else ""
+    return SMOKE if results.recipe == "smoke" else ""
 
 
 def accuracy_table(results: Results, title: str, names: Sequence[str]) -> Table:
-    """One row for each run: parameters and errors of test pairs on the training grid, ours and the paper's."""
+    """One row for each run: parameters and errors of test samples on the training grid, ours and the paper's."""
     header = (
         "problem", "operator", "channels", "parameters", "parameters (paper)", "median", "median (paper)", "mean",
         "worst", "worst (paper)", "H1 median", "training, s",
@@ -29,7 +30,7 @@ def accuracy_table(results: Results, title: str, names: Sequence[str]) -> Table:
 
 
 def _accuracy_row(results: Results, name: str) -> tuple[str, ...]:
-    record, stated = results.runs.get(name), STATED.get(name, Stated("", ""))
+    record, stated = results.runs.get(name), find_row(name).printed
     channels = str(results.settings(name)["operator"].get("hidden_channels", ""))
     paper = "" if stated.parameters is None else f"{stated.parameters:.2e}"
     parameters = ABSENT if record is None else f"{record.parameters:,}"

@@ -12,7 +12,7 @@ import pytest
 
 import operformer
 from operformer.data.importing import import_pairs
-from paper.lookup import find_run as find_experiment
+from operformer.runs import find_experiment
 
 pytestmark = pytest.mark.pages
 

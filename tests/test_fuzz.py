@@ -13,12 +13,12 @@ import torch
 
 from operformer import TNO
 from operformer.errors import OperformerError
+from operformer.runs import find_experiment
 from operformer.runs.experiment import parse
 from operformer.training.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
 from operformer.training.optimizer import WeightAverage, make_optimizer
 from operformer.training.schedule import Cosine
-from paper.lookup import find_run as find_experiment
-from paper.section6 import EXPERIMENTS
+from paper.catalogue import rows
 
 CONFIGURATIONS, OVERRIDES, CHECKPOINTS = 1200, 600, 800
 VALUES = [
@@ -58,14 +58,14 @@ def told_or_read(action, what):
 
 
 def bases():
-    for scales in EXPERIMENTS.values():
-        mapping = scales["smoke"].to_mapping()
+    for row in rows(recipe="smoke"):
+        mapping = row.smoke.to_mapping()
         small = {"hidden_channels": 6, "n_layers": 1, "n_heads": 2, "n_blocks": 3}
         operator = mapping["operator"]
         yield mapping | {"operator": operator | {key: value for key, value in small.items() if key in operator}}
     patched = {"name": "FANO", "n_patches": [2], "n_modes": 3, "hidden_channels": 6, "n_layers": 1, "n_heads": 2}
-    yield EXPERIMENTS["lorenz-y"]["smoke"].to_mapping() | {"operator": patched}
-    yield EXPERIMENTS["lorenz-y"]["smoke"].to_mapping() | {"operator": patched | {"name": "ViTNO"}}
+    yield find_experiment("lorenz-y").to_mapping() | {"operator": patched}
+    yield find_experiment("lorenz-y").to_mapping() | {"operator": patched | {"name": "ViTNO"}}
 
 
 def mutated(mapping, draws):
@@ -99,7 +99,7 @@ def test_broken_configurations_are_told_or_read():
 
 def test_broken_overrides_are_told_or_read():
     draws, refused = random.Random(2), 0
-    mapping = EXPERIMENTS["lorenz-y"]["smoke"].to_mapping()
+    mapping = find_experiment("lorenz-y").to_mapping()
     keys = [f"{section}.{key}" for section in ("problem", "operator", "data", "training") for key in mapping[section]]
     for _ in range(OVERRIDES):
         letters = "".join(draws.choice("=.[]{}\"'0123456789e-abc\n\\#") for _ in range(draws.randrange(12)))

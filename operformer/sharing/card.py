@@ -12,7 +12,7 @@ from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
 from operformer.runs import Run
 from operformer.runs.experiment import NAMED, find_experiment
-from operformer.runs.report.tables import error_table, grid_name, settings_table
+from operformer.runs.report.tables import error_table, grid_name, settings_table, spoken_operator
 
 PAPER = """@article{calvello2025continuum,
   title = {Continuum Attention for Neural Operators},
@@ -31,7 +31,7 @@ def write_card(run: Run, path: Path, name: str = "owner/name", licence: str = "m
 def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str = "from_pretrained") -> str:
     """Front matter for machines, then how to load the operator, its errors by grid, what it was made of, the paper."""
     experiment = run.experiment
-    operator = experiment.operator["name"]
+    operator = spoken_operator(experiment.operator["name"])
     data, training = experiment.data, experiment.training
     return "\n".join(
         [
@@ -122,7 +122,7 @@ def _front_matter(run: Run, licence: str) -> dict[str, Any]:
         "tags": ["neural-operator", "operformer", str(experiment.operator["name"]).lower(), problem.lower()],
         "model-index": [{"name": experiment.name, "results": [result]}],
         "operformer": {
-            "operator": experiment.operator["name"],
+            "operator": spoken_operator(experiment.operator["name"]),
             "parameters": run.parameters,
             "maps": _maps(run),
             "trained": f"{_pairs(run)}{_where(run)}{', a small run' if _scale(run) else ''}",

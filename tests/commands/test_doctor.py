@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from operformer import kernels
 from operformer.commands import doctor
+from operformer.operators import backends
 
 REQUIRED = [
     "torch>=2.10",
@@ -138,7 +138,7 @@ def test_a_torch_that_cannot_be_imported(call, monkeypatch):
 
 def test_a_gpu_with_everything(monkeypatch):
     gpus(monkeypatch, H200, V100)
-    monkeypatch.setattr(kernels, "HAS_TRITON", True)
+    monkeypatch.setattr(backends, "HAS_TRITON", True)
     assert finding("GPU 0").found.startswith("NVIDIA H200, 139.0 GiB, CUDA ")
     assert finding("GPU 0").found.endswith("has TF32")
     assert finding("GPU 1").found.endswith("has no TF32")
@@ -156,7 +156,7 @@ def test_a_gpu_with_everything(monkeypatch):
 def test_what_fused_layers_lack(monkeypatch, gpu, has_triton, part, remedy):
     if gpu:
         gpus(monkeypatch, gpu)
-    monkeypatch.setattr(kernels, "HAS_TRITON", has_triton)
+    monkeypatch.setattr(backends, "HAS_TRITON", has_triton)
     found = finding("fused layers")
     assert found.state == "absent"
     assert part in found.found

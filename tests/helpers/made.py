@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +10,7 @@ from operformer import TNO
 from operformer.evaluation.errors import Curves, Evaluation
 from operformer.problems import ControlledODE
 from operformer.runs import Run, find_experiment
+from operformer.runs.report.explorer import Exhibit, Shown
 
 LABELS = {"0.5x": 6, "1x": 11, "2x": 21, "irregular": 9, "graded": 11}
 OTHERS = {
@@ -63,6 +65,17 @@ def make_run():
     return make
 
 
+@pytest.fixture(scope="session")
+def make_exhibit():
+    """An operator whose prediction is the truth and an error of 1e-5 to 1 times ``off``, on some grids."""
+
+    def make(problem, operator, off, shapes, draws=(5, 11, 2), inputs=("a",), outputs=("p", "q"), absent=None):
+        views = {label: _shown(shape, draws, len(inputs), len(outputs), off) for label, shape in shapes.items()}
+        return Exhibit(problem, operator, inputs, outputs, views, shapes, absent or {})
+
+    return make
+
+
 def _evaluation(label, factor, channels):
     errors = tuple(factor * error for error in (0.06, 0.01, 0.03, 0.02))
     median, worst = (_curves(error, LABELS[label], channels) for error in (errors[3], errors[0]))
@@ -74,3 +87,15 @@ def _curves(error, points, channels):
     z = [[(row + 1) * t**2 - 1 for t in x] for row in range(channels)]
     prediction = [[value * (1 + error) for value in row] for row in z]
     return Curves(error, x, [[3 * t - 1 for t in x], [7.0] * points], z, prediction)
+
+
+def _shown(shape, draws, inputs, outputs, off):
+    axes = [np.linspace(0.0, 1.0 + d, n) ** (1 if n % 2 else 2) for d, n in enumerate(shape)]  # even sizes are graded
+    mesh = np.stack(np.meshgrid(*axes, indexing="ij")).sum(0)
+    u = np.stack([[mesh * (1 + k) + draw for k in range(inputs)] for draw in draws])
+    z = np.stack([[np.sin(3 * mesh + draw + k) for k in range(outputs)] for draw in draws])
+    signs = np.where(np.arange(mesh.size).reshape(shape) % 3, 1.0, -1.0)
+    error = off * signs * 10.0 ** (-5 * mesh / mesh.max())
+    errors = off * (1 + np.arange(len(draws))) / 7
+    x, y = (*axes, None)[:2]
+    return Shown(x, y, u, z, z + error, errors, np.array(draws))

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from operformer.evaluation.errors import Images
-from paper.protocol import check_protocol
-from paper.recipes import recipe
+from paper.recipes import check_recipe, find_run
 from paper.record import Measured, Record
 
 GRIDS = {"0.5x": 3.0, "0.75x": 2.0, "1x": 1.0, "1.5x": 1.5, "2x": 2.5, "graded": 4.0}
@@ -19,9 +18,9 @@ def errors(median, count):
     return tuple(2 * median * k / (count - 1) for k in range(count))
 
 
-def record(name, protocol, median, seed=0, seconds=100.0, **made):
-    """A record by the protocol's recipe; on other grids errors are multiples of the training grid's, H1's tenfold."""
-    experiment = recipe(name, protocol)
+def record(name, recipe, median, seed=0, seconds=100.0, **made):
+    """A record by a recipe; on other grids errors are multiples of the training grid's, H1's tenfold."""
+    experiment = find_run(name, recipe)
     experiment = replace(experiment, training=replace(experiment.training, seed=seed))
     count = experiment.data.test
     measured = tuple(
@@ -36,8 +35,8 @@ def record(name, protocol, median, seed=0, seconds=100.0, **made):
         measured=measured,
         made=MADE | made,
         clock={"data": 7.0, "evaluation": 11.0},
-        protocol=protocol,
-        changes=check_protocol(experiment, protocol),
+        recipe=recipe,
+        changes=check_recipe(experiment, recipe),
     )
 
 

@@ -2,12 +2,11 @@
 
 from functools import partial
 
-from operformer.problems import Darcy
+from operformer.problems import LAWS, Darcy
 from operformer.runs.experiment import Data, Experiment
 from operformer.training.recipe import Training
 from paper.figures import resolutions, sample_pair, spectra, tradeoff, trained_spectrum
-from paper.section6 import EXPERIMENTS
-from paper.study import FigureOf, Study, TableOf
+from paper.studies import FigureOf, Study, TableOf
 from paper.tables import accuracy_table, cost_table, grid_table, jump_table
 
 SMALL = {"hidden_channels": 6, "n_layers": 1, "n_heads": 2}
@@ -15,7 +14,7 @@ SMALL = {"hidden_channels": 6, "n_layers": 1, "n_heads": 2}
 
 def line(name, **training):
     """Lorenz 63 on nine points."""
-    problem = EXPERIMENTS["lorenz-yz"]["smoke"].problem
+    problem = LAWS["lorenz-yz"]
     settings = {"epochs": 1, "batch_size": 5, "device": "cpu"} | training
     return Experiment(name, problem, {"name": "TNO"} | SMALL, Data(8, 13, 3, 5), Training(**settings))
 

@@ -1,4 +1,4 @@
-"""Records of runs at the paper's scale: kept, read back, and refused where they are not what they claim to be."""
+"""Records of runs at the paper's size: kept, read back, and refused where they are not what they claim to be."""
 
 import json
 import re
@@ -11,19 +11,21 @@ from tiny import line
 
 from operformer.errors import DataError, UsageError
 from operformer.runs import read_run
+from paper import recipes
 from paper.archive import file_name, keep, read_archive, read_record, record_run
-from paper.recipes import RECIPES
-from paper.section6 import EXPERIMENTS
+from paper.catalogue import CATALOGUE
 
 NAME = "lorenz-yz"
 
 
 @pytest.fixture
 def tiny_catalogue(monkeypatch):
-    """A catalogue whose run at the paper's scale takes a second."""
+    """A catalogue whose run takes a second."""
     tiny = line(NAME)
-    monkeypatch.setitem(EXPERIMENTS, NAME, {"smoke": tiny, "paper": tiny})
-    monkeypatch.setitem(RECIPES["paper"], NAME, replace(tiny, training=replace(tiny.training, schedule="one-cycle")))
+    monkeypatch.setitem(CATALOGUE, NAME, replace(CATALOGUE[NAME], authors=tiny, smoke=tiny))
+    ours = replace(tiny, training=replace(tiny.training, schedule="one-cycle"))
+    others = recipes._ours
+    monkeypatch.setattr(recipes, "_ours", lambda row: ours if row.name == NAME else others(row))
 
 
 def test_a_record_comes_back(tmp_path):
@@ -46,35 +48,30 @@ def test_a_record_comes_back(tmp_path):
     assert path.stat().st_size < 60_000
 
 
-def test_the_largest_records_stay_small(tmp_path):
-    assert keep(record("kolmogorov-416-fano", "paper", 1.234e-3), tmp_path).stat().st_size < 60_000
-    assert keep(record("lorenz-yz", "paper", 1.234e-3), tmp_path).stat().st_size < 80_000  # 1000 test samples
-
-
 def test_samples_of_a_plane_stay_small(tmp_path):
-    assert keep(pictured("kolmogorov-416-fano", 64), tmp_path).stat().st_size < 200_000
+    assert keep(pictured("kolmogorov-416-spectral", 64), tmp_path).stat().st_size < 200_000
 
 
 @pytest.mark.parametrize(("label", "median", "worst"), [("2y", 1e-2, 2e-2), ("1x", 1e-2, 1e-2), ("1x", 3e-2, 2e-2)])
 def test_samples_of_another_run_are_refused(tmp_path, label, median, worst):
-    given = pictured("kolmogorov-416-fano", 2)
+    given = pictured("kolmogorov-416-spectral", 2)
     (first, last) = given.looks["1x"]
     others = {label: (replace(first, error=median), replace(last, error=worst))}
     with pytest.raises(DataError, match="pictures"):
         keep(replace(given, looks=others), tmp_path)
 
 
-def test_an_archive_has_both_protocols_and_all_seeds(tmp_path):
+def test_an_archive_has_both_recipes_and_all_seeds(tmp_path):
     for given in (record("darcy-64-tno", "best", 1e-3, seed) for seed in (2, 0, 11)):
         keep(given, tmp_path)
-    keep(record("darcy-64-tno", "paper", 2e-3), tmp_path)
+    keep(record("darcy-64-tno", "same-operator", 2e-3), tmp_path)
     found = read_archive(tmp_path)
     assert [file_name(r) for r in found["best"]["darcy-64-tno"]] == [
         "darcy-64-tno", "darcy-64-tno-seed-2", "darcy-64-tno-seed-11",
     ]  # fmt: skip
-    assert [r.trained.l2.median for r in found["paper"]["darcy-64-tno"]] == [pytest.approx(2e-3, rel=1e-3)]
-    (tmp_path / "paper" / "darcy-64-tno.json").rename(tmp_path / "best" / "darcy-416-fano.json")
-    with pytest.raises(DataError, match="holds darcy-64-tno of the protocol paper; move it there"):
+    assert [r.trained.l2.median for r in found["same-operator"]["darcy-64-tno"]] == [pytest.approx(2e-3, rel=1e-3)]
+    (tmp_path / "same-operator" / "darcy-64-tno.json").rename(tmp_path / "best" / "darcy-416-vitno.json")
+    with pytest.raises(DataError, match="holds darcy-64-tno of the recipe same-operator; move it there"):
         read_archive(tmp_path)
 
 
@@ -108,7 +105,7 @@ DAMAGE = {
     "a negative error": lambda text: text.replace('"errors": [0.0', '"errors": [-1.0', 1),
     "a word for an error": lambda text: text.replace('"errors": [0.0', '"errors": ["a"', 1),
     "a sample too few": lambda text: text.replace('"errors": [0.0,', '"errors": [', 1),
-    "another protocol": lambda text: text.replace('"protocol": "paper"', '"protocol": "mine"'),
+    "another recipe": lambda text: text.replace('"recipe": "same-operator"', '"recipe": "mine"'),
     "changes that were not made": lambda text: text.replace('"training.epochs"', '"training.seed"'),
     "a setting that is none": lambda text: text.replace('"batch_size"', '"batches"', 1),
     "augmented": lambda text: text.replace('"augment": false', '"augment": true'),
@@ -116,10 +113,10 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-def test_damage_is_told_in_one_line(tmp_path, call, damage):
-    path = keep(record("darcy-64-tno", "paper", 1e-3), tmp_path / "results")
+def test_damage_is_told_in_one_line(tmp_path, call_paper, damage):
+    path = keep(record("darcy-64-tno", "same-operator", 1e-3), tmp_path / "results")
     path.write_text(damage(path.read_text()))
-    code, _, err = call("report", tmp_path / "results")
+    code, _, err = call_paper("report", tmp_path / "results")
     assert (code, err.count("\n")) == (3, 1)
     assert str(path) in err
     assert not (tmp_path / "RESULTS.md").exists()
@@ -130,15 +127,15 @@ def test_damage_is_told_in_one_line(tmp_path, call, damage):
 
 def test_a_run_becomes_a_record_by_four_commands(call, call_paper, tmp_path, monkeypatch, tiny_catalogue):
     monkeypatch.chdir(tmp_path)
-    assert call_paper("train", NAME, "training.seed=2", "--protocol", "paper")[0] == 0
-    folder = tmp_path / "runs" / f"{NAME}-paper-seed-2"
-    code, _, err = call_paper("record", folder, "--protocol", "paper")
+    assert call_paper("train", NAME, "training.seed=2", "--recipe", "same-operator")[0] == 0
+    folder = tmp_path / "runs" / f"{NAME}-same-operator-seed-2"
+    code, _, err = call_paper("record", folder, "--recipe", "same-operator")
     assert (code, err.count("\n")) == (3, 1)  # not evaluated
     assert call("evaluate", folder)[0] == 0
-    code, out, err = call_paper("record", folder, "--protocol", "paper")
+    code, out, err = call_paper("record", folder, "--recipe", "same-operator")
     assert (code, err) == (0, "")
-    path = tmp_path / "results" / "paper" / f"{NAME}-seed-2.json"
-    assert f"results/paper/{NAME}-seed-2.json" in out
+    path = tmp_path / "results" / "same-operator" / f"{NAME}-seed-2.json"
+    assert f"results/same-operator/{NAME}-seed-2.json" in out
     run, values = read_run(folder), json.loads(path.read_text())
     there = {one["label"]: one for one in values["measured"]}
     for evaluation in run.evaluations:
@@ -152,24 +149,25 @@ def test_a_run_becomes_a_record_by_four_commands(call, call_paper, tmp_path, mon
     assert values["seconds"] == pytest.approx(run.seconds, abs=1e-3)
     assert set(values["clock"]) == {"data", "evaluation"}
     assert {"commit", "is_clean", "device", "torch", "python", "started"} <= values["made"].keys()
-    assert call_paper("record", folder, "--protocol", "paper")[0] == 0  # the same run again
-    code, out, err = call("report", "results")
+    assert call_paper("record", folder, "--recipe", "same-operator")[0] == 0  # the same run again
+    code, out, err = call_paper("report", "results")
     assert (code, err) == (0, "")
     assert "1 records" in out
-    assert f"[paper/{NAME}-seed-2](results/paper/{NAME}-seed-2.json)" in (tmp_path / "RESULTS.md").read_text()
-    code, _, err = call_paper("record", folder, "--protocol", "best", "--out", "elsewhere")
-    assert (code, err) == (0, "")  # anything that follows the paper's protocol follows the other one
+    link = f"[same-operator/{NAME}-seed-2](results/same-operator/{NAME}-seed-2.json)"
+    assert link in (tmp_path / "RESULTS.md").read_text()
+    code, _, err = call_paper("record", folder, "--recipe", "best", "--out", "elsewhere")
+    assert (code, err) == (0, "")  # anything that follows the first recipe follows the other one
 
 
 def test_a_run_that_is_not_done_or_not_known_is_refused(made, tmp_path, tiny_catalogue, monkeypatch):
     run = copytree(made[0] / "runs" / NAME, tmp_path / "run")
-    record_run(run, "paper")
+    record_run(run, "same-operator")
     for damage, complaint in (
         (lambda: (run / "made.json").unlink(), r"does not say what it was trained with"),
         (lambda: (run / "metrics.jsonl").write_text(""), r"is at epoch 0 of 1; train it on"),
     ):
         damage()
         with pytest.raises(DataError, match=complaint):
-            record_run(run, "paper")
-    with pytest.raises(UsageError, match=r"does not follow the protocol paper: data\.resolution is 8"):
-        record_run(made[0] / "runs" / "darcy-416-fano", "paper")  # another run than the catalogue's
+            record_run(run, "same-operator")
+    with pytest.raises(UsageError, match=r"does not follow the recipe same-operator: data\.resolution is 8"):
+        record_run(made[0] / "runs" / "darcy-416-fano", "same-operator")  # another run than the catalogue's

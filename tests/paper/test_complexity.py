@@ -1,6 +1,7 @@
 """The formulas of Appendix C against the modules themselves and torch's own counter of operations."""
 
-from math import prod
+import re
+from math import log2, prod, sqrt
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from operformer import FANO, TNO, Grid, ViTNO
 from paper import complexity
-from paper.complexity import Setting
+from paper.complexity import COMPLEXITY, Setting
 
 PAPER = Setting(in_channels=1, out_channels=1, dim=2, n_modes=(12, 12), n_patches=(13, 13))
 
@@ -59,16 +60,6 @@ def test_parameters_by_hand():
     assert complexity.parameters_fano(s) == 9 + 6 + 2 * (27 * 15 + 27 + 6)
 
 
-def test_parameters_of_the_paper():
-    """Table of Section 6.2: TNO 5.98e5 with biases, FNO 5.70e6 and AFNO 1.10e6 with what the formulas leave out."""
-    assert complexity.parameters_tno(PAPER) + complexity.bias_parameters(PAPER, "TNO") == 598145
-    assert complexity.parameters_fno(PAPER) == pytest.approx(5.70e6, rel=0.03)
-    assert complexity.parameters_afno(PAPER, 64 * 64) == pytest.approx(1.10e6, rel=0.03)
-    # by hand: 3 * 128 + 2 * 128^2 + 128 + 4 (128^2 * 12 * 7 + 128^2), and 3 * 128 + 4096 * 128 + 128 + 4 * 8.5 * 128^2
-    assert complexity.parameters_fno(PAPER) == 384 + 32768 + 128 + 4 * 85 * 16384
-    assert complexity.parameters_afno(PAPER, 4096) == 384 + 524288 + 128 + 34 * 16384
-
-
 # Costs
 
 
@@ -80,7 +71,6 @@ def test_parameters_of_the_paper():
         (Setting(1, 2, 2, 6, (2, 3), (2, 3), 3), (6, 6)),
         (Setting(2, 1, 3, 4, (2, 2, 2), (1, 2, 1), 2), (3, 3, 3)),
         (Setting(2, 1, 3, 4, (1, 2, 3), (1, 2, 1), 2), (5, 5, 5)),
-        (Setting(1, 2, 2, 6, (3, 3), (1, 1), 3), (7, 7)),
     ],
     ids=str,
 )
@@ -127,8 +117,39 @@ def test_costs_by_hand():
     assert complexity.cost_afno(s, 64) == pytest.approx(afno)
 
 
-def test_coefficients_are_cheaper_at_the_sizes_of_the_paper():
-    s = Setting(1, 1, 2, 128, (9, 9), (13, 13), 6)
-    ratio = complexity.cost_fano(s, 416**2) / complexity.cost_fano_in_coefficients(s, 416**2)
-    print(f"table / coefficients at 416 x 416: {ratio:.2f}")
-    assert ratio > 1
+# The formulas in the paper's words
+
+S = Setting(in_channels=2, out_channels=3, dim=2, hidden_channels=5, n_modes=(4, 4), n_patches=(2, 3))
+N = 1536
+NAMES = {
+    "c": 4, "d": 5, "d_z": 3, "d_FNO": 128, "N": N, "P": 6, "b": 8,
+    "log": log2, "root": sqrt,
+}  # fmt: skip
+
+
+def value(text, k_max):
+    """The printed formula: a space, or nothing before a bracket, is a product."""
+    text = text.replace("²", "**2").replace("√N", "root(N)").replace("√(", "root(")
+    text = re.sub(r"log root\(([^()]*)\)", r"log(root(\1))", text)
+    tokens = re.findall(r"root|log|[A-Za-z_]+|\d+|\*\*2|[-+/()]", text)
+    out = []
+    for token in tokens:
+        is_factor = token not in ("**2", "+", "-", "/", ")")
+        if out and is_factor and (out[-1] not in ("+", "-", "/", "(", "root", "log")):
+            out.append("*")
+        out.append(token)
+    return eval("".join(out), NAMES | {"k_max": k_max})
+
+
+@pytest.mark.parametrize("name", COMPLEXITY)
+def test_the_formulas_in_words_are_those_that_are_computed(name):
+    k_max = 4 * 3 if name == "FNO" else 7 * 7
+    extra = (N,) if name == "AFNO" else ()
+    parameters = getattr(complexity, f"parameters_{name.lower()}")(S, *extra)
+    if name == "AFNO":  # the function rounds 4 d^2 / b down
+        parameters += 4 * (4 * 25 / 8 - 4 * 25 // 8)
+    assert value(COMPLEXITY[name].parameters, k_max) == pytest.approx(parameters)
+    cost = getattr(complexity, f"cost_{name.lower()}")(S, N)
+    if name == "AFNO":  # printed without N
+        cost += 4 * 16 * 25 * (1 - N)
+    assert value(COMPLEXITY[name].cost, k_max) == pytest.approx(cost)

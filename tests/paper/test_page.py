@@ -8,7 +8,7 @@ import pytest
 
 from operformer.errors import DataError
 from operformer.runs.report.explorer import explorer_data
-from operformer.runs.report.page import Picture, write_page
+from operformer.runs.report.page import Picture
 from operformer.runs.report.tables import Table
 from paper.page import Section, write_reproduction
 
@@ -64,12 +64,6 @@ def test_sections_stand_in_order_with_what_they_have(write):
     assert anchors == ["one", "two"]
 
 
-def test_without_exhibits_nothing_runs(write):
-    for exhibits in ((), []):
-        page = Outline(write(Section("one", "First"), exhibits=exhibits))
-        assert "script" not in {tag for tag, _ in page.tags}
-
-
 def test_the_explorer_holds_its_data(write, make_exhibit):
     exhibits = [make_exhibit("flow", "A", 0.1, SHAPES)]
     page = Outline(write(Section("one", "First"), exhibits=exhibits))
@@ -105,10 +99,3 @@ def test_two_sections_cannot_have_one_anchor(write):
         write(Section("one", "First"), Section("one", "Second"))
     with pytest.raises(DataError, match="the anchor 'explorer'"):
         write(Section("explorer", "First"))
-
-
-def test_the_report_of_runs_may_have_an_explorer(tmp_path, make_run, make_exhibit):
-    write_page([make_run(labels=("1x",))], tmp_path / "page.html", [make_exhibit("flow", "A", 0.1, SHAPES)])
-    page = Outline((tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert json.loads(page.data)["problems"][0]["name"] == "flow"
-    assert "explorer" in [attributes.get("id") for tag, attributes in page.tags if tag == "section"]

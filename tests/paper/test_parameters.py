@@ -3,14 +3,15 @@
 import pytest
 import torch
 
-from paper.complexity import Setting, bias_parameters
-from paper.lookup import find_run as find_experiment
-from paper.parameters import FORMULA, PRINTED, formula_parameters, parameter_lines, parameters_of
-from paper.section6 import EXPERIMENTS
+from paper.catalogue import find_row, rows
+from paper.parameters import FORMULA, formula_parameters, parameter_lines, parameters_of
+from paper.recipes import find_run
 
-NAMED = [pytest.param(e, id=f"{name}-{scale}") for name, both in EXPERIMENTS.items() for scale, e in both.items()]
-ONE_PATCH = find_experiment("kolmogorov-416-fano", "smoke", ["operator.n_patches=[1,1]"])
-NAMED.append(pytest.param(ONE_PATCH, id="one patch"))
+NAMED = [
+    pytest.param(e, id=f"{row.name}-{recipe}")
+    for row in rows(recipe="authors")
+    for recipe, e in (("smoke", row.smoke), ("authors", row.authors))
+]
 
 
 @pytest.mark.parametrize("experiment", NAMED)
@@ -41,46 +42,17 @@ FORMULAS = {
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_the_first_line_is_appendix_c(name):
-    experiment = find_experiment(name, "paper")
+    experiment = find_run(name, "authors")
     assert parameter_lines(experiment)[0].what == FORMULA
     assert formula_parameters(experiment) == FORMULAS[name]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "setting", "last"),
-    [
-        ("darcy-64-tno", "TNO", Setting(1, 1, 2, 128), 0),
-        ("darcy-416-vitno", "ViTNO", Setting(1, 1, 2, 128), 127**2),
-        ("kolmogorov-416-fano-width-64", "FANO", Setting(1, 1, 2, 64), 127**2),
-        ("lorenz-yz-invariant", "TNO", Setting(3, 2, 1, 128), 0),
-    ],
-)
-def test_the_other_lines_are_the_biases_that_complexity_explains(name, kind, setting, last):
-    rest = sum(line.count for line in parameter_lines(find_experiment(name, "paper"))[1:])
-    assert rest == bias_parameters(setting, kind) + last
-
-
 def test_what_the_paper_prints():
     """To all digits for TNO and the Galerkin transformer of six layers; DESIGN.md says what is known of the others."""
-    found = {name: parameters_of(find_experiment(name, "paper")) for name in PRINTED}
-    assert found == {
-        "darcy-64-tno": 598_145,
-        "darcy-64-fno": 5_705_089,
-        "darcy-64-afno": 1_088_640,
-        "darcy-64-galerkin": 403_073,
-        "darcy-64-galerkin-layers-6": 604_289,
-    }
-    assert [f"{PRINTED[name]:.2e}" for name in PRINTED] == ["5.98e+05", "5.70e+06", "1.10e+06", "6.04e+05", "6.04e+05"]
-    for name in ("darcy-64-tno", "darcy-64-galerkin-layers-6"):
-        assert f"{found[name]:.2e}" == f"{PRINTED[name]:.2e}"
-    for name in ("darcy-64-fno", "darcy-64-afno"):
-        assert abs(found[name] / PRINTED[name] - 1) < 0.011
-
-
-def test_the_galerkin_transformer_has_no_formula():
-    assert formula_parameters(find_experiment("darcy-64-galerkin")) is None
-
-
-def test_the_second_lift_is_a_line():
-    lines = {line.what: line.count for line in parameter_lines(find_experiment("lorenz-yz", "paper"))}
-    assert lines["the second lift"] == ((1 + 1) * D + D + (3 + 1) * D + D) - ((3 + 1) * D + D)
+    low = ("tno", "fno", "afno", "galerkin-layers-6")
+    found = {name: parameters_of(find_run(f"darcy-64-{name}", "authors")) for name in low}
+    printed = {name: find_row(f"darcy-64-{name}").printed.parameters for name in low}
+    for name in ("tno", "galerkin-layers-6"):
+        assert f"{found[name]:.2e}" == f"{printed[name]:.2e}"
+    for name in ("fno", "afno"):
+        assert abs(found[name] / printed[name] - 1) < 0.011

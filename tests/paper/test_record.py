@@ -26,15 +26,6 @@ def test_results_are_read_back(made, tmp_path):
                 assert np.array_equal(getattr(found.views[run][label], key), array) or array is None
 
 
-def test_a_function_that_runs_share_stands_there_once(made, tmp_path):
-    _, results, _ = made
-    twice = replace(results, views=results.views | {"copy": next(iter(results.views.values()))})
-    for name, given in (("one.json", results), ("two.json", twice)):
-        write_results(given, tmp_path / name)
-    one, two = (json.loads((tmp_path / name).read_text())["views"]["arrays"] for name in ("one.json", "two.json"))
-    assert one == two
-
-
 def damage(path, change):
     values = json.loads(path.read_text())
     change(values)
@@ -86,13 +77,12 @@ def test_names_for_readers():
     assert operator_name(settings(lorenz, name="TNO", initial_channels=2)) == "TNO"
     darcy = {"name": "Darcy", "coefficient": "piecewise"}
     assert problem_name(settings(darcy, name="FANO")) == "Darcy flow, piecewise"
-    assert operator_name(settings(darcy, name="FANO", smoothing="periodic")) == "FANO, smoothing"
-    assert operator_name(settings(darcy, name="FANO", periodic_extension=True)) == "FANO, periodic extension"
-    elliptic = {"n_patches": [1, 1], "basis": "cosine", "isotropic": True, "smoothing": "dirichlet"}
-    assert operator_name(settings(darcy, name="FANO", **elliptic)) == (
-        "FANO, one patch, no attention, cosines, isotropic, smoothing"
-    )
-    assert operator_name(settings(darcy, name="FANO", n_patches=[1, 1])) == "FANO, one patch, no attention"
+    assert operator_name(settings(darcy, name="FANO", last=[64, "periodic"])) == "FANO, smoothing"
+    extended = settings(darcy, name="FANO", basis="extended-fourier", n_patches=[2, 2])
+    assert operator_name(extended) == "FANO, 2 × 2 patches, periodic extension"
+    assert operator_name(extended, with_patches=False) == "FANO, periodic extension"
+    elliptic = {"n_modes": [32, 32], "basis": "isotropic-cosine", "last": ["dirichlet"]}
+    assert operator_name(settings(darcy, name="SpectralOperator", **elliptic)) == "SpectralOperator, no attention"
     assert operator_name(settings(darcy, name="FANO", n_patches=[1, 2])) == "FANO, 1 × 2 patches"
     assert operator_name(settings(darcy, name="FANO", n_patches=[13, 13])) == "FANO"  # the paper's
     assert operator_name(settings(darcy, name="FANO", basis="fourier")) == "FANO"

@@ -1,6 +1,5 @@
 """Studies from trainings to pages: everything is there, nothing is done twice, what fails is named."""
 
-import json
 import re
 from dataclasses import replace
 from html import unescape
@@ -13,7 +12,7 @@ from tiny import EXPERIMENTS_OF_TINY, NAMES, TINY, line, plane
 from operformer.errors import ResourceError
 from operformer.operators.baselines import fno
 from operformer.runs import read_run
-from paper.commands.reproduce import finish
+from paper.commands import finish
 from paper.drawing import draw
 from paper.record import read_results
 from paper.reproduce import reproduce
@@ -37,13 +36,6 @@ def test_the_whole_tree_is_there(drawn):
     expected = {f"tables/{t.name}.{kind}" for t in TINY.tables for kind in ("md", "tex")}
     expected |= {f"figures/{name}.{kind}" for name in figures for kind in ("svg", "png")}
     assert files(drawn[0]).keys() == expected | {"index.html"}
-
-
-def test_a_line_tells_of_each_run_and_of_what_is_left(made):
-    _, _, told = made
-    assert len(told) == 2
-    assert re.fullmatch(r"\[1/2\] (lorenz-yz|darcy-416-fano) +\d+ s  about \d+ s left", told[0])
-    assert re.fullmatch(r"\[2/2\] (lorenz-yz|darcy-416-fano) +\d+ s", told[1])
 
 
 def test_tables_hold_the_numbers_of_the_runs(made, drawn):
@@ -90,7 +82,7 @@ def test_smoke_scale_is_said_everywhere(made, drawn, tmp_path):
     assert page.count(SMOKE) + page.count(SMOKE.capitalize()) >= 8
     for path in folder.glob("figures/*.svg"):
         assert "smoke scale" in path.read_text(), path
-    draw(replace(made[1], scale="paper"), [TINY], tmp_path)
+    draw(replace(made[1], recipe="authors"), [TINY], tmp_path)
     assert "smoke" not in (tmp_path / "tables/accuracy.md").read_text()
     assert "smoke" not in (tmp_path / "figures/images.svg").read_text()
 
@@ -133,7 +125,7 @@ def test_failures_are_named_and_the_rest_is_made(made, tmp_path, monkeypatch, ca
     names = tuple(experiments)
     study = replace(
         TINY,
-        experiments=names,
+        runs=names,
         tables=tuple(
             replace(t, make=t.make.__class__(t.make.func, **(t.make.keywords | {"names": names})))
             for t in TINY.tables[:3]
@@ -160,19 +152,10 @@ def test_failures_are_named_and_the_rest_is_made(made, tmp_path, monkeypatch, ca
     assert finish(only_absent, [study], tmp_path) == 0
 
 
-def test_another_experiment_in_the_folder_is_a_failure_of_its_run(made, capsys):
-    folder, _, _ = made
-    experiments = EXPERIMENTS_OF_TINY | {NAMES[0]: line(NAMES[0], epochs=2)}
-    results = reproduce([TINY], experiments, "smoke", folder, 1, lambda line: None)
-    (failure,) = results.failures
-    assert (failure.name, failure.exit_code) == (NAMES[0], 2)
-    assert "training.epochs differs" in failure.reason
-
-
 def test_every_study_can_be_drawn_without_a_single_run(made, tmp_path):
     _, results, _ = made
     settings = plane("x").to_mapping()
-    names = {name for study in STUDIES.values() for name in study.experiments}
+    names = {name for study in STUDIES.values() for name in study.runs}
     nothing = replace(results, runs={}, views={}, absent={name: settings | {"name": name} for name in names})
     tables = draw(nothing, list(STUDIES.values()), tmp_path)
     assert len(tables) == sum(len(study.tables) for study in STUDIES.values())
@@ -182,22 +165,10 @@ def test_every_study_can_be_drawn_without_a_single_run(made, tmp_path):
             read_table((tmp_path / "tables" / f"{table.name}.tex").read_text())
 
 
-def test_runs_keep_the_versions_that_they_were_trained_with(made, tmp_path):
-    folder, results, _ = made
-    place = folder / "runs" / NAMES[0] / "made.json"
-    before = place.read_text()
-    place.write_text(json.dumps(json.loads(before) | {"torch": "1.2.3"}))  # as if trained long ago
-    again = reproduce([TINY], EXPERIMENTS_OF_TINY, "smoke", folder, 1, lambda line: None)
-    place.write_text(before)
-    assert again.runs[NAMES[0]].made["torch"] == "1.2.3"
-    assert again.runs[NAMES[1]].made["torch"] == torch.__version__
-    for given, is_said in ((again, True), (results, False)):
-        draw(given, [TINY], tmp_path)
-        assert ("The runs differ in torch" in (tmp_path / "index.html").read_text()) == is_said
-
-
-def test_results_are_json_of_plain_numbers(made):
-    values = json.loads((made[0] / "results.json").read_text())
-    look = values["runs"][NAMES[1]]["looks"]["1x"][0]
-    assert len(look["z"][0]) == 8
-    assert all(number == float(f"{number:.6g}") for row in look["z"][0] for number in row)
+def test_another_experiment_in_the_folder_is_a_failure_of_its_run(made, capsys):
+    folder, _, _ = made
+    experiments = EXPERIMENTS_OF_TINY | {NAMES[0]: line(NAMES[0], epochs=2)}
+    results = reproduce([TINY], experiments, "smoke", folder, 1, lambda line: None)
+    (failure,) = results.failures
+    assert (failure.name, failure.exit_code) == (NAMES[0], 2)
+    assert "training.epochs differs" in failure.reason

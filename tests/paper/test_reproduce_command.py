@@ -9,7 +9,7 @@ import pytest
         ([], 2, "name a study, or all"),
         (["lorentz"], 2, "did you mean lorenz?"),
         (["lorenz", "--jobs", "0"], 2, "jobs must be at least 1"),
-        (["lorenz", "--scale", "large"], 2, "large"),
+        (["lorenz", "--recipe", "large"], 2, "large"),
         (["lorenz", "--from", "nowhere.json"], 3, "nowhere.json"),
         (["--from", "empty.json"], 3, "empty.json holds no results of a reproduction"),
     ],

@@ -14,11 +14,11 @@ from operformer.problems.problem import Draws
 from operformer.runs import errors_on_tests, evaluate_run, read_run, train_run
 from operformer.runs.experiment import Data, Experiment
 from operformer.sharing.card import read_front_matter
+from operformer.sharing.models import model_table
 from operformer.training.recipe import Training
 from paper import shipping
 from paper.archive import read_record
-from paper.lookup import find_run
-from paper.recipes import recipe
+from paper.recipes import find_run
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"name": "TNO", "hidden_channels": 6, "n_layers": 1, "n_heads": 2}
@@ -46,7 +46,7 @@ def test_a_run_is_shipped_in_half_the_bytes(run, tmp_path):
     before, after = (errors_on_tests(read_run(run).experiment, operator) for operator in (own, loaded))
     assert before == pytest.approx(read_run(run).evaluation("1x").errors, rel=1e-4)  # the same test pairs
     assert after == pytest.approx(before, rel=5e-4)
-    ((name, maps, operator, parameters, trained, median, *_),) = shipping.model_table(tmp_path).rows
+    ((name, maps, operator, parameters, trained, median, *_),) = model_table(tmp_path).rows
     assert (name, maps, operator) == ("small-tno", "lorenz-y: x to y", "TNO")
     assert parameters == f"{sum(p.numel() for p in own.parameters()):,}"
     assert trained.startswith("13 pairs at resolution 8 on ")
@@ -84,7 +84,7 @@ def test_a_card_that_says_too_little_is_told_in_one_line(tmp_path, text):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "README.md").write_text(text)
     with pytest.raises(DataError, match=r"broken/README\.md"):
-        shipping.model_table(tmp_path)
+        model_table(tmp_path)
 
 
 # What is in the library
@@ -102,7 +102,7 @@ def test_every_shipped_model_does_what_its_card_says():
 
 def test_the_shipped_lorenz_model_has_the_error_of_its_card():
     said = read_front_matter(SHIPPED / "lorenz-tno" / "README.md")["operformer"]
-    data = find_run("lorenz-y", "paper").data
+    data = find_run("lorenz-y", "authors").data
     first = data.train + data.validation  # the test pairs, by which the card has its errors
     (samples,) = Draws().readings(
         Lorenz63(), data.test, [Lorenz63().grid(data.resolution)], data.seed, torch.device("cpu"), first
@@ -115,21 +115,14 @@ def test_the_shipped_lorenz_model_has_the_error_of_its_card():
     ("model", "run", "tolerance"),
     [
         ("darcy-vitno", "darcy-416-vitno", 0.06),  # its weights are rounded
-        ("darcy-lognormal-fano", "darcy-416-fano", 2e-3),
-        ("darcy-piecewise-fano", "piecewise-416-fano", 2e-3),
+        ("darcy-lognormal-spectral", "darcy-416-spectral", 2e-3),
+        ("darcy-piecewise-spectral", "piecewise-416-spectral", 2e-3),
     ],
 )
 def test_the_shipped_darcy_models_have_the_errors_of_their_records(model, run, tolerance):
-    experiment, record = recipe(run, "best"), read_record(ROOT / f"results/best/{run}.json")
+    experiment, record = find_run(run, "best"), read_record(ROOT / f"results/best/{run}.json")
     data, count = experiment.data, 4
     grid, first = experiment.problem.grid(data.resolution // 2), data.train + data.validation
     (samples,) = Draws().readings(experiment.problem, count, [grid], data.seed, torch.device("cpu"), first)
     errors = relative_errors(operformer.load(model), samples.to(dtype=torch.float32))
     assert errors.tolist() == pytest.approx(record.on("0.5x").errors[:count], rel=tolerance)
-
-
-def test_the_command_lists_them(call):
-    code, out, err = call("models")
-    assert (code, err) == (0, "")
-    assert "lorenz-tno" in out
-    assert "lorenz-y: x to y" in out

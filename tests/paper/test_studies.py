@@ -3,7 +3,7 @@
 import pytest
 
 from operformer.errors import UsageError
-from paper.section6 import EXPERIMENTS
+from paper.catalogue import rows
 from paper.studies import STUDIES, choose_studies
 
 TABLES = "2d_median_errors_low evaluation_cost 2d_median_errors_high parameter_complexity1 evaluation_cost1"
@@ -18,15 +18,8 @@ def test_every_label_of_the_paper_is_there():
     assert labels >= {f"fig:{name}" for name in FIGURES.split()}
 
 
-def test_every_experiment_exists():
-    for study in STUDIES.values():
-        assert set(study.experiments) <= EXPERIMENTS.keys(), study.name
-
-
-def test_files_do_not_overwrite_each_other():
-    for kind in ("tables", "figures"):
-        names = [made.name for study in STUDIES.values() for made in getattr(study, kind)]
-        assert len(names) == len(set(names))
+def test_every_run_of_the_paper_is_in_a_study():
+    assert {row.name for row in rows(recipe="authors")} == {name for study in STUDIES.values() for name in study.runs}
 
 
 def test_studies_are_chosen_by_name_in_the_papers_order():

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 from pages import ROOT, all_pages, parse_page, read_page
-from treatment import BROUGHT, FEW, NOT_RUN, PROGRAMS, PROMISES, SMALLER, NotRun, tiny_experiments, treatment_of
+from treatment import BROUGHT, FEW, NOT_RUN, PROGRAMS, PROMISES, SMALLER, NotRun, tiny_rows, treatment_of
 
 from operformer import __version__
 from operformer.cli import app
 from operformer.operators.pretrained import shipped_names
 from paper import recipes
-from paper.section6 import EXPERIMENTS
+from paper.__main__ import app as paper_app
+from paper.catalogue import CATALOGUE
 from paper.studies import STUDIES
 
 pytestmark = [
@@ -31,7 +32,7 @@ SYNTAX = re.compile(r"[|<>;&$`]")  # of the shell, outside of quotes
 
 
 @pytest.fixture
-def follow(call, tmp_path, monkeypatch):
+def follow(call, call_paper, tmp_path, monkeypatch):
     """Carry out a page's steps in a folder with what they read in it; a step that fails is named with its line."""
     monkeypatch.chdir(tmp_path)
     for name in ("examples", "benchmarks", "docs"):
@@ -48,7 +49,7 @@ def follow(call, tmp_path, monkeypatch):
                 elif step.kind == "python":
                     exec(compile("\n" * (step.line - 1) + step.text, page.name, "exec"), names)
                 else:
-                    run_command(step.text, treated, call, monkeypatch)
+                    run_command(step.text, treated, call, call_paper, monkeypatch)
             except (Exception, SystemExit) as error:
                 first = step.text.splitlines()[0]
                 pytest.fail(f"{page.name}:{step.line}: {first}\n{type(error).__name__}: {error}")
@@ -60,7 +61,7 @@ def follow(call, tmp_path, monkeypatch):
     assert shipped_names() == models, "a page's commands changed the library"
 
 
-def run_command(command, smaller, call, monkeypatch):
+def run_command(command, smaller, call, call_paper, monkeypatch):
     """Run a printed command, made smaller if the table says so; it has to end with code 0."""
     for name in BROUGHT.keys() & set(shlex.split(command)):
         if not Path(name).exists():
@@ -73,8 +74,11 @@ def run_command(command, smaller, call, monkeypatch):
         program, *arguments = shlex.split(command)
         if program not in PROGRAMS:
             raise AssertionError(f"{program} is in no category: list the command in NOT_RUN, with what is checked")
-        if program == "operformer" and not SYNTAX.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", command)):
+        is_plain = not SYNTAX.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", command))
+        if program == "operformer" and is_plain:
             code, out, err = call(*arguments)
+        elif arguments[:2] == ["-m", "paper"] and is_plain:
+            code, out, err = call_paper(*arguments[2:])
         else:
             code, out, err = run_in_a_shell(command)
     assert code == 0, f"{command}\nended with code {code}:\n{out[-3000:]}{err[-3000:]}"
@@ -95,14 +99,15 @@ def shrink_the_catalogue(patch):
         for task in tasks:
             task(report)
 
-    patch.setattr("paper.section6.EXPERIMENTS", tiny_experiments())
     patch.setattr("paper.studies._ALL", tuple(STUDIES[name] for name in FEW))
     patch.setattr("paper.runs.in_processes", in_this_process)
     # What is recorded is compared with the catalogue; results are reported of all its runs.
-    patch.setattr(recipes, "EXPERIMENTS", EXPERIMENTS | tiny_experiments())
-    for protocol in recipes.RECIPES:
-        for name, scales in tiny_experiments().items():
-            patch.setitem(recipes.RECIPES[protocol], name, scales["paper"])
+    for name, row in tiny_rows().items():
+        patch.setitem(CATALOGUE, name, row)
+    train_as = recipes.train_as
+    patch.setattr(
+        recipes, "train_as", lambda row, recipe: row.authors if row.name in tiny_rows() else train_as(row, recipe)
+    )
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -115,16 +120,18 @@ def test_what_a_page_prints_works(follow, name):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_commands_inside_sentences_exist(call, name):
+def test_commands_inside_sentences_exist(call, call_paper, name):
     for step in read_page(name).inline:
         treated, words = treatment_of(step.text), step.text.split()
         if isinstance(treated, NotRun):
             treated.check(step.text)
             continue
         where = f"{name}: {step.text}"
-        assert words[0] == "operformer", where
-        assert words[1] in app, where
-        known = call(words[1], "--help")[1]
+        is_of_the_paper = words[:3] == ["python", "-m", "paper"]
+        assert words[0] == "operformer" or is_of_the_paper, where
+        command = words[3 if is_of_the_paper else 1]
+        assert command in (paper_app if is_of_the_paper else app), where
+        known = (call_paper if is_of_the_paper else call)(command, "--help")[1]
         for option in re.findall(r"--[a-z-]+", step.text):
             assert re.search(rf"{option}\b", known), where
 

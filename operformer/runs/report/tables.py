@@ -7,6 +7,12 @@ from dataclasses import dataclass
 
 from operformer.runs.folder import Run
 
+_SPOKEN = {
+    "Transformer": "transformer",
+    "GalerkinTransformer": "Galerkin transformer",
+    "SpectralOperator": "SpectralOperator, no attention",
+}
+
 
 @dataclass(frozen=True)
 class Table:
@@ -95,10 +101,14 @@ def settings_table(runs: Sequence[Run]) -> Table:
     return Table("Settings", ("setting", *run_names(runs)), rows)
 
 
+def spoken_operator(name: str) -> str:
+    """What a reader calls an operator of this name."""
+    return _SPOKEN.get(name, name)
+
+
 def run_names(runs: Sequence[Run]) -> list[str]:
     """What a reader calls each run: its operator and, where that is not enough, its experiment and its place."""
-    names = ["transformer" if run.experiment.operator["name"] == "Transformer" else str(run.experiment.operator["name"])
-             for run in runs]  # fmt: skip
+    names = [spoken_operator(run.experiment.operator["name"]) for run in runs]
     if len(set(names)) < len(names):
         names = [f"{name} {run.experiment.name}" for name, run in zip(names, runs, strict=True)]
     if len(set(names)) < len(names):

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from operformer.errors import DataError
-from operformer.runs import evaluate_run, read_run, train_run
+from operformer.runs import evaluate_run, find_experiment, read_run, train_run
 from operformer.runs.report.explorer import exhibits_of
-from paper.lookup import find_run as find_experiment
 
 LESS = ["data.train=4", "data.validation=1", "data.test=3", "data.resolution=12", "training.epochs=1",
         "operator.hidden_channels=8", "operator.n_layers=1", "operator.n_heads=2"]  # fmt: skip
@@ -17,7 +16,7 @@ def folders(tmp_path_factory):
     made = []
     for name in ("lorenz-y", "lorenz-y-transformer"):
         folder = tmp_path_factory.mktemp(name)
-        train_run(find_experiment(name, "smoke", LESS), folder)
+        train_run(find_experiment(name, LESS), folder)
         evaluate_run(folder)
         made.append(folder)
     return made

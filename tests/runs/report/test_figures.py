@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from operformer.evaluation.errors import Images
+from operformer.operators.pretrained import OPERATORS
 from operformer.problems import Lorenz63
 from operformer.runs.report.figures import resolution_figure, samples_figure, to_svg, training_figure
+from operformer.runs.report.figures.style import in_turn, look_of, looks_of
+from operformer.runs.report.tables import spoken_operator
 
 
 def line(axes, label):
@@ -132,3 +135,15 @@ def test_images_stand_side_by_side_with_the_logarithm_of_the_error(make_run):
     error = titled[3].collections[0].get_array()
     assert error.max() == pytest.approx(-1, abs=1e-5)  # log10 0.1
     assert error.reshape(2, 3)[1, 1] == error.max()  # at x = 0.5, y = 1
+
+
+def test_every_operator_has_a_colour_and_a_marker_of_its_own():
+    found = [look_of(spoken_operator(name)) for name in OPERATORS]
+    assert len(set(found)) == len(found)
+    with pytest.raises(KeyError, match="no colour for the operator 'TNOO'"):
+        look_of("TNOO")
+
+
+def test_lines_of_one_operator_have_colours_in_turn():
+    assert looks_of(["TNO", "FNO"]) == [look_of("TNO"), look_of("FNO")]
+    assert looks_of(["TNO", "TNO"]) == in_turn(2)

@@ -12,8 +12,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from operformer.runs.folder import Run
-from operformer.runs.report.figures.style import REFERENCE, STYLE, looks, new_figure, percent_ticks, shared_legend
-from operformer.runs.report.tables import run_names
+from operformer.runs.report.figures.style import (
+    REFERENCE,
+    STYLE,
+    Look,
+    looks_of,
+    new_figure,
+    percent_ticks,
+    shared_legend,
+)
+from operformer.runs.report.tables import run_names, spoken_operator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,9 +32,10 @@ from matplotlib.ticker import MaxNLocator
 
 @dataclass(frozen=True)
 class Line:
-    """The errors of one operator: at each resolution those of all samples."""
+    """The errors of one run: at each resolution those of all samples; its colour and marker."""
 
     name: str
+    look: Look
     resolutions: tuple[int, ...]
     errors: tuple[tuple[float, ...], ...]
 
@@ -46,8 +55,8 @@ def resolution_panels(panels: Sequence[Panel], note: str = "") -> Figure:
     """Medians with a band that holds 80 % of the samples, the training resolution marked; a panel for each problem."""
     figure = new_figure(5.0 * len(panels) + 0.4, 3.9, note)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        names = [line.name for line in panel.lines]
-        for line, (colour, marker) in zip(panel.lines, looks(names), strict=True):
+        for line in panel.lines:
+            colour, marker = line.look
             _band(axes, line.resolutions, line.errors, colour)
             medians = [_quantile(errors, 0.5) for errors in line.errors]
             axes.plot(line.resolutions, medians, f"{marker}-", color=colour, ms=6, label=line.name)
@@ -64,8 +73,8 @@ def resolution_figure(runs: Sequence[Run]) -> Figure:
     """Relative L2 error of runs against the number of points, irregular grids among them."""
     figure = new_figure(8.4, 3.8)
     axes = figure.subplots()
-    names = run_names(runs)
-    for run, name, (colour, _) in zip(runs, names, looks(names), strict=True):
+    looks = looks_of([spoken_operator(run.experiment.operator["name"]) for run in runs])
+    for run, name, (colour, _) in zip(runs, run_names(runs), looks, strict=True):
         uniform = [e for e in run.evaluations if e.label.endswith("x")]
         points = [e.points for e in uniform]
         _band(axes, points, [e.errors for e in uniform], colour)
@@ -105,8 +114,8 @@ def training_figure(runs: Sequence[Run]) -> Figure:
     """Loss and validation error by epoch."""
     figure = new_figure(7.2, 3.2)
     axes = figure.subplots()
-    names = run_names(runs)
-    for run, name, (colour, _) in zip(runs, names, looks(names), strict=True):
+    looks = looks_of([spoken_operator(run.experiment.operator["name"]) for run in runs])
+    for run, name, (colour, _) in zip(runs, run_names(runs), looks, strict=True):
         epochs = [record["epoch"] for record in run.metrics]
         axes.plot(epochs, [r["loss"] for r in run.metrics], "-", color=colour, label=f"{name}, loss")
         axes.plot(

@@ -15,19 +15,26 @@ if TYPE_CHECKING:
 
 TRUTH, PREDICTION, INPUT = "#1a1a1a", "#c2410c", "#475569"
 REFERENCE = "#94a3b8"
-# After Okabe and Ito and after Tol, told apart by those who do not see red and green; markers tell them, too.
-OPERATORS: dict[str, tuple[str, str]] = {
+Look = tuple[str, str]  # colour and marker of a line
+# By the operator's name as readers see it. After Okabe and Ito and after Tol, told apart by those who do not see red
+# and green; markers tell them, too.
+OPERATORS: dict[str, Look] = {
     "TNO": ("#0072B2", "o"),
+    "TNO, constant channels": ("#56B4E9", "p"),
+    "UniversalTNO": ("#88CCEE", "<"),
     "ViTNO": ("#009E73", "s"),
     "FANO": ("#D55E00", "D"),
+    "SpectralOperator, no attention": ("#117733", "*"),
+    "CodomainNO": ("#999933", ">"),
     "FNO": ("#4d4d4d", "^"),
     "AFNO": ("#CC79A7", "v"),
     "Galerkin transformer": ("#E69F00", "P"),
+    "Galerkin transformer, 6 layers": ("#DDCC77", "P"),
     "transformer": ("#E69F00", "X"),
     "FANO, smoothing": ("#882255", "d"),
     "FANO, periodic extension": ("#332288", "h"),
 }
-OTHERS = (("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "D"), ("#CC79A7", "v"), ("#4d4d4d", "^"))
+_TURN = (("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "D"), ("#CC79A7", "v"), ("#4d4d4d", "^"))
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -40,11 +47,23 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def looks(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Colour and marker of each line: the operator's own, or in turn where the names are no operators'."""
-    if len(set(names)) == len(names) and all(name in OPERATORS for name in names):
-        return [OPERATORS[name] for name in names]
-    return [OTHERS[number % len(OTHERS)] for number in range(len(names))]
+def look_of(operator: str) -> Look:
+    """Colour and marker of an operator, the same in all figures."""
+    if operator not in OPERATORS:
+        raise KeyError(f"no colour for the operator {operator!r}; add it to OPERATORS in {__name__}")
+    return OPERATORS[operator]
+
+
+def in_turn(count: int) -> list[Look]:
+    """Colours and markers of lines that are not told apart by their operators, such as problems or seeds."""
+    return [_TURN[number % len(_TURN)] for number in range(count)]
+
+
+def looks_of(operators: Sequence[str]) -> list[Look]:
+    """Those of runs: their operators', or in turn where several runs have one operator."""
+    if len(set(operators)) < len(operators):
+        return in_turn(len(operators))
+    return [look_of(operator) for operator in operators]
 
 
 def new_figure(width: float, height: float, note: str = "") -> Figure:

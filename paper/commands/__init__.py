@@ -1,1 +1,0 @@
-"""One file for each group of the paper's commands."""
