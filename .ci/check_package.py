@@ -23,7 +23,8 @@ IN_SDIST = (
     *("results/README.md", "tests/conftest.py", "docs/making/formulas.py"),
 )
 IN_WHEEL = (
-    *("operformer/py.typed", "operformer/runs/report/templates/page.html", "operformer/runs/report/templates/explorer.js"),
+    "operformer/py.typed",
+    *(f"operformer/runs/report/templates/{name}" for name in ("page.html", "explorer.js")),
     *(
         f"operformer/models/{name}/model.safetensors"
         for name in ("lorenz-tno", "darcy-vitno", "darcy-lognormal-spectral", "darcy-piecewise-spectral")

@@ -8,7 +8,7 @@ import torch
 
 from operformer.errors import ResourceError, UsageError
 from operformer.problems import Darcy
-from operformer.runs import evaluation_grids, train_run
+from operformer.runs import train_run
 from operformer.runs.experiment import parse
 from paper.catalogue import CATALOGUE, FLOW, find_row, rows
 from paper.parameters import parameters_of
@@ -105,7 +105,7 @@ def test_smoke_operators_take_every_grid_of_an_evaluation(row, need_neuralop):
     if row.operator == "FNO":
         need_neuralop()
     operator = experiment.make_operator().eval()
-    for label, grid in evaluation_grids(experiment.problem, experiment.data.resolution).items():
+    for label, grid in experiment.problem.evaluation_grids(experiment.data.resolution).items():
         u = torch.randn(1, 1, *grid.shape, generator=torch.Generator().manual_seed(1))
         if label == "graded" and row.operator in ("FNO", "AFNO", "ViTNO"):
             with pytest.raises(UsageError, match=r"uniform grids only|point by point"):
