@@ -89,9 +89,10 @@ def edges_of(modules, with_types):
 
 
 def public(modules):
-    """What stands in the front's __all__, with its module."""
-    assigned = {ast.unparse(n.targets[0]): n.value for n in modules["operformer"].body if isinstance(n, ast.Assign)}
-    found = (definition(modules, "operformer", name) for name in ast.literal_eval(assigned["__all__"]))
+    """The names that the front imports for type checkers, which are its public ones, with their modules."""
+    front = [node for node in ast.walk(modules["operformer"]) if isinstance(node, ast.ImportFrom)]
+    names = [alias.name for node in front if node.module.startswith("operformer.") for alias in node.names]
+    found = (definition(modules, "operformer", name) for name in names)
     return [pair for pair in found if pair]
 
 
