@@ -8,7 +8,7 @@ mkdir -p "$folder"
 for part in ${parts:-tests operators baselines losses attention growth widths}; do
     echo "== $part"
     case $part in
-    tests) python3 -m pytest -q -m "not slow" tests/kernels tests/learning/test_graphed.py tests/learning/test_batches.py \
+    tests) python3 -m pytest -q -m "not slow" tests/kernels tests/training/test_graphed.py tests/training/test_batches.py \
         tests/operators/test_graphed_inference.py tests/operators/test_precision.py tests/operators/test_few_weights.py \
         tests/operators/test_compiling.py tests/operators/baselines ;;
     operators) python3 benchmarks/operator_speed.py --operators TNO ViTNO FANO --together --out "$folder/operators.json" ;;

@@ -70,17 +70,30 @@ def signed_sums(source: Tensor, terms: Tensor, signs: Tensor, back: Tensor, back
 
 
 class _SignedSum(torch.autograd.Function):
-    """`_signed_sum` with a gradient that gathers by the adjoint table; torch's own would scatter."""
+    """`_signed_sum` with a gradient that gathers by the adjoint table; torch's own would scatter.
+
+    The context is set apart and the rule of vmap is made by torch, so torch.func's transforms take it.
+    """
+
+    generate_vmap_rule = True
 
     @staticmethod
-    def forward(ctx: Any, source: Tensor, terms: Tensor, signs: Tensor, back: Tensor, back_signs: Tensor) -> Tensor:
-        ctx.save_for_backward(terms, signs, back, back_signs)
+    def forward(source: Tensor, terms: Tensor, signs: Tensor, back: Tensor, back_signs: Tensor) -> Tensor:
         return _signed_sum(source, terms, signs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
+        ctx.save_for_forward(*inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         terms, signs, back, back_signs = ctx.saved_tensors
         return _SignedSum.apply(gradient, back, back_signs, terms, signs), None, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return _SignedSum.apply(tangent, *ctx.saved_tensors)
 
 
 def _signed_sum(source: Tensor, terms: Tensor, signs: Tensor) -> Tensor:

@@ -103,9 +103,10 @@ def _scattered_stencil(grid: Grid, query: Grid) -> tuple[Tensor, Tensor]:
 def _check_same_domain(grid: Grid, query: Grid) -> None:
     if grid.dim != query.dim:
         raise UsageError(f"both grids must have the same dimension: got {grid.dim} and {query.dim}")
+    points = query.points.detach()
     for k, (lower, upper) in enumerate(grid.bounds):
         slack = 1e-12 * (upper - lower)  # n dt may be rounded past the end
-        if float(query.points[..., k].min()) < lower - slack or float(query.points[..., k].max()) > upper + slack:
+        if float(points[..., k].min()) < lower - slack or float(points[..., k].max()) > upper + slack:
             raise UsageError(f"the query {query} reaches outside the domain of {grid}; give points inside it")
 
 

@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.forward_ad import unpack_dual
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from operformer.domain import Grid
@@ -160,6 +162,19 @@ def _with_mask(call: Call) -> Tensor:
     return average.reshape(*leading, *average.shape[-2:])
 
 
+def has_tangents(call: Call) -> bool:
+    """Forward-mode derivatives (jvp, jacfwd, hessian) of attention, which torch's fused kernels do not have."""
+    if torch.compiler.is_compiling():  # a dual tensor is not traced
+        return False
+    tensors = (call.query, call.key, call.value, call.log_weights)
+    return any(t is not None and unpack_dual(t).tangent is not None for t in tensors)
+
+
+def _in_parts(call: Call) -> Tensor:
+    with sdpa_kernel(SDPBackend.MATH):
+        return _with_mask(call)
+
+
 def _always(call: Call) -> bool:
     return True
 
@@ -185,6 +200,7 @@ def _with_channel(call: Call) -> Tensor:
 
 
 ATTENTION: tuple[Backend[Call], ...] = (
+    Backend("torch's attention in parts, for forward derivatives", has_tangents, _in_parts),
     Backend("torch's fused attention, corrected at the boundary", mends, _mended),
     Backend("Triton kernel for small heads", has_small_heads, _by_small_heads),
     Backend("torch's fused attention, log w as a mask", _on_cpu, _with_mask),
