@@ -147,11 +147,8 @@ def table(rows):
     lines = ["operator, optimiser, rate, last layer, first weights: H1 (each seed), L2"]
     for key, found in groups.items():
         each = " ".join(f"{100 * row['h1']:.1f}" for row in found)
-        h1, l2 = (100 * sum(row[n] for row in found) / len(found) for n in ("h1", "l2"))
-        train = 100 * sum(row["train"] for row in found) / len(found)
-        lines.append(
-            f"{', '.join(map(str, key))}: {h1:.1f} % ({each}), {l2:.1f} %, train {train:.1f}, {found[0]['seconds']:.0f} s"
-        )
+        h1, l2, train = (100 * sum(row[n] for row in found) / len(found) for n in ("h1", "l2", "train"))
+        lines.append(f"{', '.join(map(str, key))}: {h1:.1f} % ({each}), {l2:.1f} %, training {train:.1f} %")
     return "\n".join(lines)
 
 
