@@ -15,7 +15,6 @@ from functools import partial
 from math import pi, sqrt
 
 import torch
-from scipy.fft import dstn, idstn
 from torch import Tensor
 
 from operformer.domain import Grid
@@ -127,6 +126,8 @@ class _Preconditioner:
 
     def _poisson(self, r: Tensor) -> Tensor:
         if self.sines is None:
+            from scipy.fft import dstn, idstn  # here, so that the front is imported without scipy
+
             spectrum = dstn(r.numpy(), self.kind, axes=(1, 2), overwrite_x=True) * self.inverse.numpy()
             return torch.from_numpy(idstn(spectrum, self.kind, axes=(1, 2), overwrite_x=True))
         rows, columns = self.sines
