@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from operformer.data.store import open_pairs
     from operformer.domain import Grid, Samples, pad, unpad, voronoi_weights
     from operformer.domain.basis import Cosine, ExtendedFourier, Fourier, Legendre
+    from operformer.domain.blending import Overlap
     from operformer.evaluation.certificate import certify
     from operformer.evaluation.conformal import calibrate
     from operformer.evaluation.errors import evaluate
@@ -44,6 +45,7 @@ __version__ = "0.2.0"
 # Each public name and the module that defines it.
 _HOMES = {
     "domain": ("Grid", "Samples", "pad", "unpad", "voronoi_weights"),
+    "domain.blending": ("Overlap",),
     "domain.basis": ("Cosine", "ExtendedFourier", "Fourier", "Legendre"),
     "operators": (
         *("TNO", "ViTNO", "FANO", "SpectralOperator", "CodomainNO", "UniversalTNO", "Transformer", "Operator"),

@@ -46,6 +46,11 @@ class TensorPatches:
     is_present: ClassVar[None] = None  # which patches hold points: all of them
 
     @property
+    def volume(self) -> float:
+        """|D'|, D scaled to the unit cube."""
+        return 1 / prod(self.n_patches)
+
+    @property
     def local_shape(self) -> tuple[int, ...]:
         """The shape of the points of one patch."""
         return tuple(axis.members.shape[-1] for axis in self.axes)
@@ -99,6 +104,11 @@ class ScatteredPatches:
     is_present: Tensor  # (P,), whether a patch holds any weight
 
     @property
+    def volume(self) -> float:
+        """|D'|, D scaled to the unit cube."""
+        return 1 / prod(self.n_patches)
+
+    @property
     def local_shape(self) -> tuple[int, ...]:
         """The shape of the points of one patch."""
         return (self.members.shape[-1],)
@@ -122,11 +132,12 @@ def make_patches(grid: Grid, n_patches: Sequence[int]) -> Patches:
         raise UsageError(f"n_patches must have one number for each axis: got {counts} for dimension {grid.dim}")
     if grid.axes is None:
         return _scattered_patches(grid, counts)
-    axes = tuple(_axis_patches(grid, k, count) for k, count in enumerate(counts))
+    axes = tuple(axis_patches(grid, k, count) for k, count in enumerate(counts))
     return TensorPatches(counts, grid.shape, axes)
 
 
-def _axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
+def axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
+    """The points along one axis, patch by patch."""
     axis = grid.axes[k] if grid.axes is not None else grid.points[:, k]
     n, device = axis.shape[0], axis.device  # len would fix the size in an exported graph
     if count > n:

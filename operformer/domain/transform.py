@@ -54,24 +54,47 @@ class Transform:
     def _apply(
         self, matrices: tuple[Tensor, ...], v: Tensor, multiply: Callable[[Tensor, Tensor], Tensor] = torch.matmul
     ) -> Tensor:
-        """Multiply axis by axis, the last one first: never more than a matrix in front of contiguous columns."""
-        d = len(matrices)
-        if not self.is_shared:
-            v = v.unflatten(1, self.n_patches)
-        first = v.ndim - 1 - d
-        for k in reversed(range(d)):
-            matrix, others = matrices[k][0], [1] * (d - 1 - k)
-            if not self.is_shared:  # axes for the patches along other axes and for the points before axis k
-                matrix = matrices[k].reshape(*[1] * k, -1, *others, *[1] * k, *matrix.shape)
-            trailing = v.shape[first + k + 1 :]
-            columns = v.flatten(first + k + 1)
-            # The size may be a symbol of an exported graph, which has no value to compare.
-            if self.is_shared and isinstance(columns.shape[-1], int) and columns.shape[-1] < FEW:
-                columns = multiply(columns.mT, matrix.T).mT
-            else:
-                columns = multiply(matrix, columns)
-            v = columns.unflatten(-1, trailing)
-        return v if self.is_shared else v.flatten(1, d)
+        if self.is_shared:
+            return along_axes([matrix[0] for matrix in matrices], v, multiply)
+        return on_each_patch(matrices, v, self.n_patches, multiply)
+
+
+def along_axes(
+    matrices: Sequence[Tensor], v: Tensor, multiply: Callable[[Tensor, Tensor], Tensor] = torch.matmul
+) -> Tensor:
+    """Multiply axis by axis, the last one first: (..., *shape, c) by a matrix for each axis of the shape.
+
+    Never more than a matrix in front of contiguous columns.
+    """
+    first = v.ndim - 1 - len(matrices)
+    for k, matrix in reversed(list(enumerate(matrices))):
+        trailing = v.shape[first + k + 1 :]
+        columns = v.flatten(first + k + 1)
+        # The size may be a symbol of an exported graph, which has no value to compare.
+        if isinstance(columns.shape[-1], int) and columns.shape[-1] < FEW:
+            columns = multiply(columns.mT, matrix.T).mT
+        else:
+            columns = multiply(matrix, columns)
+        v = columns.unflatten(-1, trailing)
+    return v
+
+
+def on_each_patch(
+    matrices: Sequence[Tensor],
+    v: Tensor,
+    n_patches: tuple[int, ...],
+    multiply: Callable[[Tensor, Tensor], Tensor] = torch.matmul,
+) -> Tensor:
+    """The same on patches (batch, P, *points, c), with matrices (P_k, ., .) of their own."""
+    d, v = len(matrices), v.unflatten(1, n_patches)
+    first = v.ndim - 1 - d
+    for k in reversed(range(d)):
+        # axes for the patches along other axes and for the points before axis k
+        others = [1] * (d - 1 - k)
+        matrix = matrices[k].reshape(*[1] * k, -1, *others, *[1] * k, *matrices[k][0].shape)
+        trailing = v.shape[first + k + 1 :]
+        v = multiply(matrix, v.flatten(first + k + 1)).unflatten(-1, trailing)
+    return v.flatten(1, d)
 
 
 def make_transform(patches: Patches, basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> Transform:
@@ -84,16 +107,16 @@ def make_transform(patches: Patches, basis: Basis, n_modes: tuple[int, ...], lik
         return _scattered_transform(patches, basis, n_modes, like)
     analysis, synthesis, gram = [], [], []
     for axis, m in zip(patches.axes, n_modes, strict=True):
-        there, back = _axis_matrices(axis, basis, m)
+        there, back = axis_matrices(axis, basis, m)
         analysis.append(there.to(like))
         synthesis.append(back.to(like))
         if not basis.is_orthonormal:
-            gram.append(_gram(back, axis.weights).to(like))
+            gram.append(gram_matrices(back, axis.weights).to(like))
     is_shared = all(len(matrix) == 1 for matrix in analysis)
     return Transform(patches.n_patches, tuple(analysis), tuple(synthesis), tuple(gram) or None, is_shared)
 
 
-def _axis_matrices(axis: AxisPatches, basis: Basis, n_modes: int) -> tuple[Tensor, Tensor]:
+def axis_matrices(axis: AxisPatches, basis: Basis, n_modes: int) -> tuple[Tensor, Tensor]:
     """(P or 1, size, m) and (P or 1, m, size)."""
     values = basis.analysis(axis.local, n_modes) * axis.weights.unsqueeze(-1)
     per_mode = 2 if basis.has_pairs else 1
@@ -118,12 +141,12 @@ def _scattered_transform(patches: ScatteredPatches, basis: Basis, n_modes: tuple
         resolved = torch.arange(basis.size(m), device=x.device) // per_mode < limit
         analysis = (analysis.unsqueeze(-1) * (basis.analysis(x, m) * resolved).unsqueeze(-2)).flatten(-2)
         synthesis = (synthesis.unsqueeze(-1) * basis.synthesis(x, m).unsqueeze(-2)).flatten(-2)
-    gram = None if basis.is_orthonormal else (_gram(synthesis, patches.weights).to(like),)
+    gram = None if basis.is_orthonormal else (gram_matrices(synthesis, patches.weights).to(like),)
     there, back = analysis.transpose(-1, -2).to(like), synthesis.to(like)
     return Transform((len(back),), (there,), (back,), gram, is_shared=False)
 
 
-def _gram(functions: Tensor, weights: Tensor) -> Tensor:
+def gram_matrices(functions: Tensor, weights: Tensor) -> Tensor:
     """<phi_i, phi_j> on each patch, by its quadrature: (P, points, size), (P, points) -> (P, size, size)."""
     return functions.transpose(-1, -2) @ (functions * weights.unsqueeze(-1))
 

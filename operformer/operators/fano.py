@@ -8,7 +8,7 @@ from math import prod
 from operformer.errors import UsageError
 from operformer.operators.integral import AnyBasis
 from operformer.operators.last import Last
-from operformer.operators.patched import ModalOperator, check_patches
+from operformer.operators.patched import GivenOverlap, ModalOperator, check_patches, read_overlap
 from operformer.operators.patched_attention import FourierAttention
 
 
@@ -31,6 +31,9 @@ class FANO(ModalOperator):
         last: last layers on all of D. 64 is the paper's `SpectralResidual(64)`, "dirichlet" is
             `Smoothing("dirichlet")`; a tuple holds several, None none.
         waves: sines and cosines of the position along each axis that the lift sees. Good values: 0 (the paper), 8.
+        overlap: how far patches reach into their neighbours on each side, as a part of a patch's side. What they
+            compute is blended smoothly, so the output does not jump between them. Good values: 0 (the paper), 0.25;
+            `Overlap(0.25, "periodic")` on a torus.
 
     Example:
         >>> operator = FANO(n_patches=(2, 2), n_modes=4, in_channels=1, out_channels=1, hidden_channels=16)
@@ -52,6 +55,7 @@ class FANO(ModalOperator):
         basis: AnyBasis | str = "fourier",
         last: Last = None,
         waves: int = 0,
+        overlap: GivenOverlap = 0.0,
     ) -> None:
         patches = check_patches(n_patches)
         if prod(patches) == 1:
@@ -68,5 +72,6 @@ class FANO(ModalOperator):
             last,
             waves,
             lambda spectrum: FourierAttention(hidden_channels, n_heads, spectrum),
+            read_overlap(overlap),
         )
         self.n_patches, self.n_heads = patches, n_heads

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
 from operformer.domain import Grid
-from operformer.domain.patches import Patches, make_patches
+from operformer.domain.blending import AnyCover, Overlap, make_cover
 from operformer.errors import UsageError
 from operformer.operators.composition import read
 from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift, attention_of
@@ -15,6 +16,10 @@ from operformer.operators.integral import AnyBasis, Spectrum, make_spectrum, rea
 from operformer.operators.last import Last, LastLayer, Smoothing, make_last, read_last
 from operformer.operators.operator import Operator
 from operformer.operators.patched_attention import Coefficients
+from operformer.settings import construct
+
+NO_OVERLAP = Overlap(0.0)
+GivenOverlap = float | Overlap | Mapping[str, Any]
 
 
 class PatchedOperator(Operator):
@@ -23,6 +28,7 @@ class PatchedOperator(Operator):
     spectrum: Spectrum
     last: tuple[LastLayer, ...]
     last_layers: nn.ModuleList
+    overlap: Overlap = NO_OVERLAP
 
     @property
     def is_zero_at_boundary(self) -> bool:
@@ -58,10 +64,11 @@ class ModalOperator(PatchedOperator):
         last: Last,
         waves: int,
         attention: Callable[[Spectrum], nn.Module],
+        overlap: Overlap = NO_OVERLAP,
     ) -> None:
         in_channels, out_channels, hidden_channels = channels
         super().__init__(len(partition), in_channels, out_channels, hidden_channels, n_layers)
-        self.n_modes, self.waves, self.partition = n_modes, waves, partition
+        self.n_modes, self.waves, self.partition, self.overlap = n_modes, waves, partition, overlap
         self.basis, self.last = read_basis(basis), read_last(last)
         self.spectrum = make_spectrum(self.basis, n_modes, partition)
         self.lift = PointwiseLift(in_channels, self.dim, hidden_channels, waves)
@@ -77,8 +84,8 @@ class ModalOperator(PatchedOperator):
         v = patches.split(self.lift(u.flatten(2).transpose(1, 2), x).unflatten(1, grid.shape))
         return self.finish(read(self.head, self.layers, v, coefficients, x, patches.join), grid)
 
-    def _on(self, grid: Grid) -> tuple[Patches, Coefficients]:
-        patches = make_patches(grid, self.partition)
+    def _on(self, grid: Grid) -> tuple[AnyCover, Coefficients]:
+        patches = make_cover(grid, self.partition, self.overlap)
         return patches, attention_of(self.layers).on(patches, self.input_mean)
 
 
@@ -89,6 +96,13 @@ def check_patches(n_patches: Sequence[int]) -> tuple[int, ...]:
     if any(not isinstance(count, int) or isinstance(count, bool) or count < 1 for count in n_patches):
         raise UsageError(f"n_patches must be at least 1 along each axis: got {tuple(n_patches)}")
     return tuple(n_patches)
+
+
+def read_overlap(given: GivenOverlap) -> Overlap:
+    """The overlap that a constructor was given: the value, its margin, or a table of both."""
+    if isinstance(given, Overlap):
+        return given
+    return construct(Overlap, given, "overlap") if isinstance(given, Mapping) else Overlap(given)
 
 
 def refuse_query(query: Grid | None, name: str) -> None:

@@ -8,8 +8,8 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from operformer.domain.patches import Patches, TensorPatches
-from operformer.domain.transform import Transform, make_transform
+from operformer.domain.blending import AnyCover, AnyTransform, transform_on
+from operformer.domain.patches import TensorPatches
 from operformer.operators.attention import check_heads
 from operformer.operators.integral import ModeTables, Spectrum
 from operformer.operators.isotropic import make_mixing
@@ -51,7 +51,7 @@ class CommonPoints:
 class Coefficients:
     """What attention in coefficient space knows of the grid: how to get there, |D'|, and which patches hold points."""
 
-    transform: Transform
+    transform: AnyTransform
     volume: float  # D scaled to the unit cube
     is_present: Tensor | None
 
@@ -112,23 +112,26 @@ class SpectralMap(nn.Module):
         self.mixing = make_mixing(spectrum, channels, maps * channels)
         self.merge = nn.Linear(channels, channels)
 
-    def on(self, patches: Patches, like: Tensor) -> Coefficients:
+    def on(self, patches: AnyCover, like: Tensor) -> Coefficients:
         """What it needs of a partition, in the dtype and on the device of ``like``."""
-        transform = make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, like)
-        return Coefficients(transform, 1 / prod(patches.n_patches), patches.is_present)
+        transform = transform_on(patches, self.spectrum.basis, self.spectrum.n_modes, like)
+        return Coefficients(transform, patches.volume, patches.is_present)
 
     def forward(self, v: Tensor, measure: Coefficients, source: Tensor | None = None) -> Tensor:
-        """What the patches of v (batch, P, *points, c) get from each other, or from those of ``source``."""
+        """What the patches of v (batch, P, *points, c) get from each other, or from those of ``source``.
+
+        Where patches overlap v is (batch, *shape, c), on D, and so is what they get, blended.
+        """
         merged = self.average(v, measure, source) @ self.merge.weight.T
         # A constant is the first function, at a fraction of the points' cost.
         merged[0] += self.merge.bias * self.spectrum.basis.one ** len(self.spectrum.n_modes)
-        return measure.transform.synthesise(self.modes.scatter(merged).unflatten(0, v.shape[:2]))
+        return measure.transform.synthesise(self.modes.scatter(merged).unflatten(0, (v.shape[0], -1)))
 
     def average(self, v: Tensor, measure: Coefficients, source: Tensor | None) -> Tensor:
         """Coefficients (E, batch P, c) of what is merged."""
         return self.mixed(v if source is None else source, measure.transform)
 
-    def mixed(self, v: Tensor, transform: Transform) -> Tensor:
+    def mixed(self, v: Tensor, transform: AnyTransform) -> Tensor:
         """Coefficients of all maps of v, one behind the other: (E, batch P, maps c)."""
         return self.mixing(self.modes.gather(transform.analyse(v).flatten(0, 1)))
 
@@ -161,7 +164,7 @@ class FourierAttention(SpectralMap):
         scores = measure.volume * (query @ key.transpose(-1, -2))
         average = average_patches(scores, value, measure.is_present)
         entries = average.unflatten(-1, (modes.count, -1)).permute(3, 0, 2, 1, 4)
-        return entries.reshape(modes.count, v.shape[0] * v.shape[1], -1)
+        return entries.flatten(1, 2).flatten(2)
 
     def _split(self, entries: Tensor, batch: int) -> Tensor:
         """(E, batch P, c) -> (batch, heads, P, E d_k)."""

@@ -109,7 +109,9 @@ def as_literal(
     literal = deepcopy(operator)
     for layer in literal.layers:
         attention = layer.attention
-        if isinstance(attention, FourierAttention):
+        if operator.overlap.margin:
+            layer.attention = LiteralBlendedAttention(attention)
+        elif isinstance(attention, FourierAttention):
             layer.attention = LiteralFourierAttention(attention, stores_complex)
         elif isinstance(attention, SpectralMap):
             layer.attention = LiteralSpectralMap(attention, stores_complex)
@@ -256,6 +258,150 @@ def _bins(n_modes: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Tensor, Ten
 
 def _stored(mixing: Mixing, spectrum: Spectrum) -> nn.Parameter:
     return nn.Parameter(complex_weights(mixing, spectrum).detach())
+
+
+# Blended patches: loops over dilated patches, continuation by index, windows, sums. They need uniform grids on which
+# the margin is a whole number of spacings.
+
+
+def dilated_axis(n: int, count: int, margin: float, kind: str, continuation: str) -> list[list[tuple[Any, ...]]]:
+    """Of each dilated patch along an axis: (indices of the value, place in [0, 1], weight, index to write to, chi)."""
+    spacings = (n - 1 if kind == "nodes" else n) // count  # of a patch
+    reach = round(margin * spacings) if count > 1 else 0
+    assert count == 1 or abs(reach - margin * spacings) < 1e-9
+    is_cells = kind == "cells"
+    patches = []
+    for j in range(count):
+        start, stop = j * spacings - reach, (j + 1) * spacings + reach
+        entries = []
+        for i in range(start, stop if is_cells else stop + 1):
+            place = (i - start + 0.5 * is_cells) / (stop - start)
+            weight = (1.0 if is_cells or start < i < stop else 0.5) / (stop - start)
+            x = (i + 0.5 * is_cells) / spacings
+            chi = 1.0
+            if j > 0 or (continuation == "periodic" and count > 1):
+                chi *= quintic((x - (j - margin)) / (2 * margin))
+            if j < count - 1 or (continuation == "periodic" and count > 1):
+                chi *= quintic((j + 1 + margin - x) / (2 * margin))
+            last = n if is_cells else n - 1  # of the ends, where x = count
+            if continuation == "even" or count == 1:
+                mirrored = -i - is_cells if i < 0 else 2 * last - i - is_cells if i > last - is_cells else i
+                entries.append(((mirrored,), place, weight, i if mirrored == i else None, chi))
+            elif kind == "nodes":  # both ends are the same point
+                at = i % (n - 1)
+                entries.append(((at,) if at else (0, n - 1), place, weight, at, chi))
+            else:
+                entries.append(((i % n,), place, weight, i % n, chi))
+        patches.append(entries)
+    return patches
+
+
+def quintic(s: float) -> float:
+    """The step s^3 (10 - 15 s + 6 s^2) from 0 to 1."""
+    s = min(max(s, 0.0), 1.0)
+    return 10 * s**3 - 15 * s**4 + 6 * s**5
+
+
+class LiteralBlendedAttention(nn.Module):
+    """sum_j chi_j A(v)(j), v (batch, *shape, c) cut into functions on dilated patches and these compared by sums."""
+
+    def __init__(self, original: FourierAttention | PatchedAttention) -> None:
+        super().__init__()
+        self.original = original
+
+    def on(self, cover: Any, like: Tensor) -> Any:
+        """The cover itself."""
+        return cover
+
+    def forward(self, v: Tensor, cover: Any, source: Tensor | None = None) -> Tensor:
+        """Attention of the dilated patches of v to each other, blended."""
+        patches = literal_patches(cover)
+        volume = 1.0
+        for count in cover.n_patches:
+            volume *= (1 + 2 * cover.overlap.margin) / count if count > 1 else 1.0
+        parts = [self._parts(literal_cut(v, patch), patch) for patch in patches]
+        heads, out = self.original.n_heads, []
+        for query, _, _ in parts:
+            scores = [
+                volume * (literal_weights(patch) * query.unflatten(-1, (heads, -1)) * key.unflatten(-1, (heads, -1)))
+                .flatten(1, -3).sum((1, 3))
+                for patch, (_, key, _) in zip(patches, parts, strict=True)
+            ]  # fmt: skip
+            shares = torch.softmax(torch.stack(scores), 0)
+            average: Any = 0
+            for share, (_, _, value) in zip(shares, parts, strict=True):
+                share = share.reshape(len(v), *[1] * (query.ndim - 2), heads, 1)
+                average = average + (share * value.unflatten(-1, (heads, -1))).flatten(-2)
+            out.append(self.original.merge(average))
+        return literal_blend(out, patches, v.shape, cover)
+
+    def _parts(self, values: Tensor, patch: Any) -> list[Tensor]:
+        if isinstance(self.original, PatchedAttention):
+            return [part(values) for part in (self.original.query, self.original.key, self.original.value)]
+        return list(literal_integral_operator(self.original, values, patch).chunk(3, -1))
+
+
+def literal_patches(cover: Any) -> list[Any]:
+    """All dilated patches: for each of them the entries of `dilated_axis` along all axes."""
+    grid, overlap = cover.grid, cover.overlap
+    axes = [
+        dilated_axis(n, count, overlap.margin, grid.kind, overlap.continuation)
+        for n, count in zip(grid.shape, cover.n_patches, strict=True)
+    ]
+    return list(product(*axes))
+
+
+def literal_cut(v: Tensor, patch: Any) -> Tensor:
+    """v on one dilated patch: (batch, *shape, c) -> (batch, *points, c)."""
+    for k, entries in enumerate(patch):
+        v = torch.stack([sum(v.select(1 + k, i) for i in found) / len(found) for found, *_ in entries], 1 + k)
+    return v
+
+
+def literal_weights(patch: Any) -> Tensor:
+    """Quadrature weights (*points, 1, 1) of one dilated patch, 1 in sum."""
+    total = torch.ones((), dtype=torch.float64)
+    for entries in patch:
+        total = total.unsqueeze(-1) * torch.tensor([weight for _, _, weight, _, _ in entries], dtype=torch.float64)
+    return total[..., None, None]
+
+
+def literal_blend(functions: list[Tensor], patches: list[Any], shape: Any, cover: Any) -> Tensor:
+    """sum_j chi_j F_j on D."""
+    out = functions[0].new_zeros(*shape[:-1], functions[0].shape[-1])
+    for function, patch in zip(functions, patches, strict=True):
+        for local in product(*(range(len(entries)) for entries in patch)):
+            places = [patch[k][i][3] for k, i in enumerate(local)]
+            chi = 1.0
+            for k, i in enumerate(local):
+                chi *= patch[k][i][4]
+            if None not in places and chi:
+                out[(slice(None), *places)] += chi * function[(slice(None), *local)]
+    if cover.grid.kind == "nodes" and cover.overlap.continuation == "periodic":
+        for k, count in enumerate(cover.n_patches):
+            if count > 1:
+                out = torch.cat([out.narrow(1 + k, 0, shape[1 + k] - 1), out.narrow(1 + k, 0, 1)], 1 + k)
+    return out
+
+
+def literal_integral_operator(original: Any, values: Tensor, patch: Any) -> Tensor:
+    """F^-1(R . F v) on one dilated patch (batch, *points, c): by FFTs, or by sums over cosines."""
+    spectrum = original.spectrum
+    if isinstance(spectrum.basis, Fourier | ExtendedFourier):
+        weights = complex_weights(original.mixing, spectrum)
+        return literal_fourier_operator(weights, values.unsqueeze(1), spectrum)[:, 0]
+    matrices = original.mixing.matrices()
+    out = values.new_zeros(*values.shape[:-1], matrices.shape[-1])
+    for number, k in enumerate(product(*map(range, spectrum.n_modes))):
+        function = torch.ones((), dtype=torch.float64)
+        for kj, entries in zip(k, patch, strict=True):
+            places = torch.tensor([place for _, place, *_ in entries], dtype=torch.float64)
+            function = function.unsqueeze(-1) * (torch.cos(torch.pi * kj * places) * (2**0.5 if kj else 1.0))
+        function = function.unsqueeze(-1)
+        weighed = literal_weights(patch).squeeze(-1) * function
+        coefficient = (weighed * values).flatten(1, -2).sum(1) @ matrices[number]
+        out = out + function * coefficient.reshape(len(values), *[1] * len(k), -1)
+    return out
 
 
 # AFNO's mixing of modes in complex numbers, as it is written: what ours is compared with, in tests and benchmarks.
