@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from operformer.errors import ResourceError
+from operformer.errors import DataError, ResourceError, UsageError
 
 NAME = ".lock"
 _held: set[Path] = set()
@@ -17,15 +18,26 @@ _held: set[Path] = set()
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out of the folder; within one process a lock inside a lock is the same lock."""
+    """Keep other processes out of the folder; within one process a lock inside a lock is the same lock.
+
+    A folder that was made for a training is removed if the training is refused before it finished an epoch.
+    """
     path = folder.resolve() / NAME
     if path in _held:
         yield
         return
+    made = [place for place in path.parents if not place.exists()]
     descriptor = _take(path, folder)
     _held.add(path)
     try:
         yield
+    except (UsageError, DataError, ResourceError):
+        if made and not any((made[0] / name).exists() for name in ("checkpoints", "operator")):
+            shutil.rmtree(made[0], ignore_errors=True)
+            for parent in made[1:]:
+                with suppress(OSError):  # another process may use it by now
+                    parent.rmdir()
+        raise
     finally:
         _held.discard(path)
         os.close(descriptor)
