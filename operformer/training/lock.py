@@ -6,13 +6,13 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import lock_descriptor
 
-from operformer.errors import DataError, ResourceError
-from operformer.files import Held, Place, held, refuse_links
+from operformer.errors import DataError, ResourceError, UsageError
+from operformer.files import GoneError, Held, Place, held, refuse_links, remove_folder
 
 NAME = ".lock"
 FOLDERS = ("checkpoints", "operator", "tensorboard")
@@ -21,7 +21,11 @@ _locked: set[Held] = set()
 
 @contextmanager
 def locked(folder: Path) -> Iterator[Held]:
-    """Hold a folder and keep other processes out; within one process a lock inside a lock is the same lock."""
+    """Hold a folder and keep other processes out; within one process a lock inside a lock is the same lock.
+
+    A folder that was made for a training is removed if the training is refused before it finished an epoch.
+    """
+    made = [place for place in (folder.absolute(), *folder.absolute().parents) if not os.path.lexists(place)]
     with held(folder) as found:
         if found in _locked:
             yield found
@@ -32,6 +36,12 @@ def locked(folder: Path) -> Iterator[Held]:
         found.keep(NAME)
         try:
             yield found
+        except (UsageError, DataError, ResourceError):
+            with suppress(GoneError):  # what lies there now may be somebody else's
+                found.check()
+                if made and not any(found.look(name) for name in ("checkpoints", "operator")):
+                    _remove(made)
+            raise
         finally:
             _locked.discard(found)
             os.close(descriptor)
@@ -49,6 +59,14 @@ def holder(folder: Path) -> str | None:
         return None
     finally:
         os.close(descriptor)
+
+
+def _remove(made: list[Path]) -> None:
+    """Remove a folder, and those above it that are empty."""
+    remove_folder(made[0])
+    for parent in made[1:]:
+        with suppress(OSError):  # another process may use it by now
+            parent.rmdir()
 
 
 def _take(found: Held) -> int:

@@ -83,6 +83,10 @@ def train(
         >>> operator = train(operator, samples[:10], samples[10:], Training(epochs=1, batch_size=5), "runs/example")
     """
     folder = Path(folder)
+    if not isinstance(settings, Training):
+        raise UsageError(f"settings must be a Training: got {settings!r}; try Training(epochs=20)")
+    if not isinstance(operator, Operator):
+        raise UsageError(f"operator must be an Operator, such as SpectralOperator(...): got {type(operator).__name__}")
     check_device(settings)
     levels = levels_of(samples)
     for kind, pairs in (*(("training", level) for level in levels), ("validation", validation)):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from operformer.errors import ResourceError
+from operformer.errors import DataError, ResourceError, UsageError
 from operformer.training.lock import holder, locked
 
 HOLD = "import sys; from pathlib import Path; from operformer.training.lock import locked\n" + (
@@ -84,3 +84,31 @@ def test_a_folder_that_cannot_be_written_is_a_resource_error(tmp_path):
     with pytest.raises(ResourceError, match="cannot write"), locked(tmp_path / "file" / "below"):
         pass
     assert holder(tmp_path / "nowhere") is None
+
+
+def refused(folder, error, made=""):
+    """A training that is refused, after it made a folder inside its own or a file."""
+    with locked(folder):
+        (folder / made).mkdir(exist_ok=True)
+        (folder / "experiment.json").write_text("{}")
+        raise error
+
+
+def test_a_training_that_is_refused_leaves_no_folder_that_it_made(tmp_path):
+    with pytest.raises(UsageError):
+        refused(tmp_path / "runs" / "mine", UsageError("no symmetries"))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("kept", ["checkpoints", "operator"])
+def test_what_was_trained_stays_whatever_is_refused_later(tmp_path, kept):
+    with pytest.raises(ResourceError):
+        refused(tmp_path / "mine", ResourceError("the disk is full"), kept)
+    assert (tmp_path / "mine" / kept).is_dir()
+
+
+def test_a_folder_that_was_there_stays(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(DataError):
+        refused(tmp_path, DataError("not finite"))
+    assert (tmp_path / "notes.txt").read_text() == "mine"
