@@ -66,16 +66,13 @@ def make_modes(basis: Basis, n_modes: tuple[int, ...]) -> Modes:
 
 def signed_sums(source: Tensor, terms: Tensor, signs: Tensor, back: Tensor, back_signs: Tensor) -> Tensor:
     """sum_r signs[:, r] source[terms[:, r]]: (n, rows, c) -> (len(terms), rows, c); ``back`` is the adjoint's table."""
-    return _SignedSum.apply(source, terms, signs, back, back_signs)
+    # Compilers refuse functions with a jvp of their own, and ask for none.
+    summed = _Gathered if torch.compiler.is_compiling() else _SignedSum
+    return summed.apply(source, terms, signs, back, back_signs)
 
 
-class _SignedSum(torch.autograd.Function):
-    """`_signed_sum` with a gradient that gathers by the adjoint table; torch's own would scatter.
-
-    The context is set apart and the rule of vmap is made by torch, so torch.func's transforms take it.
-    """
-
-    generate_vmap_rule = True
+class _Gathered(torch.autograd.Function):
+    """`_signed_sum` with a gradient that gathers by the adjoint table; torch's own would scatter."""
 
     @staticmethod
     def forward(source: Tensor, terms: Tensor, signs: Tensor, back: Tensor, back_signs: Tensor) -> Tensor:
@@ -84,16 +81,26 @@ class _SignedSum(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         ctx.save_for_backward(*inputs[1:])
-        ctx.save_for_forward(*inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         terms, signs, back, back_signs = ctx.saved_tensors
-        return _SignedSum.apply(gradient, back, back_signs, terms, signs), None, None, None, None
+        return signed_sums(gradient, back, back_signs, terms, signs), None, None, None, None
+
+
+class _SignedSum(_Gathered):
+    """The same for torch.func's transforms: with forward derivatives, and a rule of vmap that torch makes."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
+        ctx.save_for_forward(*inputs[1:])
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        return _SignedSum.apply(tangent, *ctx.saved_tensors)
+        return signed_sums(tangent, *ctx.saved_tensors)
 
 
 def _signed_sum(source: Tensor, terms: Tensor, signs: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from math import prod
 
 from operformer.errors import UsageError
-from operformer.operators.attention import check_heads
 from operformer.operators.integral import AnyBasis
 from operformer.operators.last import Last
 from operformer.operators.patched import ModalOperator, check_patches
@@ -60,7 +59,6 @@ class FANO(ModalOperator):
                 f"a FANO needs at least two patches to attend to: got n_patches={patches}; "
                 "use more patches, or SpectralOperator, which has no attention"
             )
-        check_heads(hidden_channels, n_heads)
         super().__init__(
             patches,
             n_modes,

@@ -1,5 +1,7 @@
 """FANO against Appendix B.3 written out, its literal form, and itself on every kind of grid (Section 4.4)."""
 
+from math import prod
+
 import numpy as np
 import pytest
 import torch
@@ -22,11 +24,21 @@ from test_vitno import (
 from written_out import as_literal
 
 import operformer
-from operformer import FANO, Grid, ViTNO, voronoi_weights
+from operformer import FANO, Grid, Resampled, SpectralOperator, ViTNO, voronoi_weights
 from operformer.domain.interpolation import interpolate
 from operformer.errors import UsageError
 
 ONE_LAYER = SMALL | {"n_layers": 1}  # what a compiler reads twice is not read better
+
+
+def of_patches(counts, n_modes, in_channels, out_channels, **options):
+    """A FANO, or what is left of it on a single patch: a SpectralOperator."""
+    if prod(counts) > 1:
+        return FANO(counts, n_modes, in_channels, out_channels, **options)
+    modes = (n_modes,) * len(counts) if isinstance(n_modes, int) else n_modes
+    options = {key: value for key, value in options.items() if key != "n_heads"}
+    return SpectralOperator(modes, in_channels, out_channels, **options)
+
 
 # Appendix B.3
 
@@ -51,13 +63,13 @@ def integral_attention(v, attention, state, name):
     ("counts", "shape", "kind"), [((2, 3), (10, 9), "cells"), ((2, 3), (8, 15), "periodic"), ((1, 1), (7, 8), "cells")]
 )
 def test_appendix_b3(counts, shape, kind):
-    operator, grid = randomised(FANO(counts, (2, 2), 2, 3, **SMALL)), Grid.uniform(shape, kind=kind)
+    operator, grid = randomised(of_patches(counts, (2, 2), 2, 3, **SMALL)), Grid.uniform(shape, kind=kind)
     u = noise(2, 2, *shape)
     expected = by_hand(operator, u[1], grid, lambda v, state: linear(v, state, "lift.linear"), integral_attention)
     np.testing.assert_allclose(operator(u, grid)[1].detach().numpy(), expected, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("periodic_extension", [False, True])
+@pytest.mark.parametrize("basis", ["fourier", "extended-fourier"])
 @pytest.mark.parametrize(
     ("counts", "n_modes", "shape"),
     [
@@ -65,9 +77,9 @@ def test_appendix_b3(counts, shape, kind):
         ((3, 1), 3, (12, 5)), ((2, 1, 2), (2, 1, 2), (6, 3, 8)), ((1, 2, 2), 2, (3, 6, 8)),
     ],
 )  # fmt: skip
-def test_the_literal_form(counts, n_modes, shape, periodic_extension):
+def test_the_literal_form(counts, n_modes, shape, basis):
     """Odd and even patches, also with more modes than their points resolve."""
-    operator = FANO(counts, n_modes, 2, 1, **SMALL, periodic_extension=periodic_extension, learnable_skips=True)
+    operator = of_patches(counts, n_modes, 2, 1, **SMALL, basis=basis)
     check_literal(randomised(operator, 1), Grid.uniform(shape, kind="cells"))
 
 
@@ -82,7 +94,7 @@ def test_the_literal_form_on_periodic_grids(counts, shape):
 @pytest.mark.parametrize(("kind", "factor"), [("periodic", 2), ("cells", 3)])
 @pytest.mark.parametrize(("dim", "n"), [(1, 128), (2, 80)])
 def test_on_one_patch_periodic_functions_do_not_feel_the_resolution(dim, n, kind, factor):
-    operator = forget_coordinates(randomised(FANO((1,) * dim, 4, 1, 1, **SMALL), 2, gain=1.0))
+    operator = forget_coordinates(randomised(of_patches((1,) * dim, 4, 1, 1, **SMALL), 2, gain=1.0))
     assert spectral_error(operator, kind, n, factor) < 1e-6
 
 
@@ -213,7 +225,7 @@ def test_points_of_weight_zero_are_read_and_not_attended_to():
 
 def test_a_patch_without_points_is_not_attended_to():
     """Points in the lower of two halves only: as if it were all of D, a single patch, whose layers are V."""
-    two, one = randomised(FANO((2,), 3, 1, 2, **SMALL), 8), FANO((1,), 3, 1, 2, **SMALL).double()
+    two, one = randomised(FANO((2,), 3, 1, 2, **SMALL), 8), of_patches((1,), 3, 1, 2, **SMALL).double()
     state = two.state_dict()
     one.load_state_dict({name: t.chunk(3, -1)[2] if "mixing" in name else t for name, t in state.items()})
     points, u = torch.rand(23, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64) / 2, noise(1, 1, 23)
@@ -227,24 +239,24 @@ def test_a_patch_without_points_is_not_attended_to():
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        (FANO, {"basis": "cosine", "final_modes": 2, "smoothing": "neumann", "learnable_skips": True}),
-        (FANO, {"periodic_extension": True, "smoothing": "dirichlet"}),
-        (FANO, {"basis": "legendre", "smoothing": "periodic"}),
-        (ViTNO, {"basis": "cosine", "final_modes": 2, "smoothing": "neumann", "learnable_skips": True}),
-        (FANO, {"norm": "before", "waves": 2}),
-        (ViTNO, {"periodic_extension": True, "resample": True}),
-        (ViTNO, {"norm": "before", "waves": 2}),
-        (ViTNO, {"basis": "legendre", "smoothing": "periodic", "resample": True}),
+        (FANO, {"basis": "cosine", "last": (2, "neumann"), "waves": 2}),
+        (FANO, {"basis": "extended-fourier", "last": "dirichlet"}),
+        (FANO, {"basis": "legendre", "last": "periodic"}),
+        (ViTNO, {"basis": "cosine", "last": (2, "neumann"), "waves": 2}),
+        (ViTNO, {"basis": "extended-fourier"}),
+        (ViTNO, {"basis": "legendre", "last": "periodic"}),
     ],
     ids=str,
 )
 def test_save_and_load(kind, options, tmp_path):
     operator = randomised(kind((2, 3), 3, 2, 1, **SMALL, **options), 9)
     operator.output_scale.fill_(3.0)
+    operator, grid = (
+        (operator, Grid.uniform((8, 9), kind="cells")) if kind is FANO else (Resampled(operator), Grid.uniform((7, 11)))
+    )
     operator.save_pretrained(tmp_path)
     loaded = operformer.load(tmp_path)
     assert loaded.settings == operator.settings
-    grid = Grid.uniform((7, 11), kind="nodes") if options.get("resample") else Grid.uniform((8, 9), kind="cells")
     u = noise(1, 2, *grid.shape)
     assert torch.equal(loaded(u, grid), operator(u, grid))
 
@@ -260,7 +272,7 @@ def test_modes_of_each_axis_are_saved_and_loaded(kind, tmp_path):
 @pytest.mark.parametrize("kind", [FANO, ViTNO])
 def test_one_compiled_training_step_serves_every_resolution(kind):
     torch.manual_seed(10)
-    operator = kind((2, 3), 2, 1, 1, **ONE_LAYER, final_modes=2).double()
+    operator = kind((2, 3), 2, 1, 1, **ONE_LAYER, last=2).double()
     compiled = torch.compile(operator, fullgraph=True, backend="eager")  # tracing alone: what the library can break
     for shape in ((8, 9), (12, 15)):
         grid, results = Grid.uniform(shape, kind="cells"), []
@@ -273,18 +285,18 @@ def test_one_compiled_training_step_serves_every_resolution(kind):
             torch.testing.assert_close(traced, eager, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("options", [{}, {"periodic_extension": True}], ids=str)
+@pytest.mark.parametrize("basis", ["fourier", "extended-fourier"])
 @pytest.mark.parametrize(
     ("kind", "counts", "shape", "points"),
     [
-        (FANO, (2, 3), (9, 12), "nodes"), (FANO, (1, 1), (9, 8), "nodes"), (FANO, (2, 3), (9, 11), "cells"),
+        (FANO, (2, 3), (9, 12), "nodes"), (of_patches, (1, 1), (9, 8), "nodes"), (FANO, (2, 3), (9, 11), "cells"),
         (FANO, (2, 3), (9, 11), "periodic"), (ViTNO, (2, 3), (9, 10), "nodes"),
     ],
 )  # fmt: skip
-def test_uneven_patches_are_one_compiled_graph(kind, counts, shape, points, options):
+def test_uneven_patches_are_one_compiled_graph(kind, counts, shape, points, basis):
     """No size depends on values, which would make a compiler give up, and a GPU wait; values and gradients."""
     torch.manual_seed(10)
-    operator = kind(counts, 2, 1, 1, **ONE_LAYER, **options).double()
+    operator = kind(counts, 2, 1, 1, **ONE_LAYER, basis=basis).double()
     grid, u, parameters = Grid.uniform(shape, kind=points), noise(2, 1, *shape), list(operator.parameters())
     torch.compiler.reset()
     with torch._dynamo.config.patch(capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False):
@@ -297,7 +309,7 @@ def test_uneven_patches_are_one_compiled_graph(kind, counts, shape, points, opti
 
 
 def test_every_parameter_of_one_patch_counts():
-    operator, grid = randomised(FANO((1, 1), 3, 1, 1, **SMALL), 7), Grid.uniform((9, 8), kind="cells")
+    operator, grid = randomised(of_patches((1, 1), 3, 1, 1, **SMALL), 7), Grid.uniform((9, 8), kind="cells")
     gradients = torch.autograd.grad(operator(noise(1, 1, 9, 8), grid).square().sum(), list(operator.parameters()))
     assert all(bool((gradient != 0).any()) for gradient in gradients)
 
@@ -346,10 +358,9 @@ def check_refused(call, message):
         ({"n_patches": (2, 0)}, "n_patches must be at least 1 along each axis"),
         ({"n_patches": (2, 2, 2, 2)}, "n_patches must be one number for each axis"),
         ({"n_patches": ()}, "n_patches must be one number for each axis"),
-        ({"basis": "chebyshev"}, "basis must be one of fourier, cosine, legendre: got 'chebyshev'"),
-        ({"basis": "cosine", "periodic_extension": True}, "periodic_extension goes with basis"),
-        ({"smoothing": "robin"}, "boundary must be one of|smoothing must be"),
-        ({"final_modes": -1}, "final_modes must not be negative"),
+        ({"basis": "chebyshev"}, "basis must be one of fourier, .*: got 'chebyshev'"),
+        ({"last": "robin"}, "last must be a number of modes, such as 64, or one of periodic"),
+        ({"last": -1}, "at least 1 mode"),
         ({"n_heads": 4}, "n_heads must divide hidden_channels: got 4 and 6"),
         ({"hidden_channels": 0}, "hidden_channels must be a whole number of at least 1"),
         ({"n_layers": 0}, "n_layers must be a whole number of at least 1"),

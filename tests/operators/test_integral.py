@@ -16,10 +16,10 @@ from operformer.domain.transform import make_transform
 from operformer.operators.integral import (
     FourierIntegralOperator,
     KernelIntegralOperator,
-    SpectralResidual,
     Spectrum,
     apply_kernel,
 )
+from operformer.operators.last import SpectralResidual
 
 
 def noise(*shape, seed=0):
@@ -196,7 +196,7 @@ def test_with_the_extension_the_operator_acts_on_the_mirrored_function():
 
 def test_the_spectral_residual_adds_an_integral_operator_on_all_of_d():
     torch.manual_seed(2)
-    layer, z = SpectralResidual(2, 3, 3).double(), noise(2, 7, 8, 3)
+    layer, z = SpectralResidual(3).make(2, 3).double(), noise(2, 7, 8, 3)
     waves = matrices(layer.operator.mixing, layer.operator.spectrum)
     for grid in (Grid.uniform((7, 8), [(0, 2), (-1, 5)], "periodic"), Grid.uniform((7, 8), kind="cells")):
         offset = 0.5 if grid.kind == "cells" else 0.0

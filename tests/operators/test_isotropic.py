@@ -6,18 +6,19 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from test_fano import of_patches
 from test_integral import by_modes, matrices
 from test_vitno import SMALL, forget_coordinates, noise, randomised
 
 import operformer
 from operformer import FANO, Grid
-from operformer.domain.basis import Cosine, ExtendedFourier, Fourier
+from operformer.domain.basis import Cosine, ExtendedFourier, Fourier, Legendre
 from operformer.domain.patches import make_patches
 from operformer.domain.transform import make_transform
 from operformer.errors import UsageError
-from operformer.operators.integral import FourierIntegralOperator, SpectralMixing, Spectrum
+from operformer.operators.integral import FourierIntegralOperator, Isotropic, Spectrum
 from operformer.operators.isotropic import IsotropicMixing
-from operformer.operators.patched_attention import Coefficients, FourierAttention, FourierValue
+from operformer.operators.patched_attention import Coefficients, FourierAttention, SpectralMap
 
 
 def mixing_of(basis, n_modes, sides=None):
@@ -49,11 +50,11 @@ def test_a_matrix_depends_on_the_length_of_the_wave_number_alone(n_modes, sides)
 
 def test_patches_have_the_wave_numbers_of_the_whole_domain():
     """On 2 x 3 patches: (i, j) waves of a patch are (2 i, 3 j) of D; the longer side counts."""
-    mixing = FANO((2, 3), 4, 1, 1, **SMALL, basis="cosine", isotropic=True).double().layers[0].attention.mixing
+    mixing = FANO((2, 3), 4, 1, 1, **SMALL, basis="isotropic-cosine").double().layers[0].attention.mixing
     radial = mixing.radial.detach().numpy()
     expected = [between(radial, math.hypot(2 * i, 3 * j) / 2) for i in range(4) for j in range(4)]
     np.testing.assert_allclose(mixing.matrices().detach().numpy(), expected, rtol=1e-6, atol=1e-6)
-    other = FANO((2, 1), 4, 1, 1, **SMALL, basis="cosine", isotropic=True).layers[0].attention.mixing.matrices()
+    other = FANO((2, 1), 4, 1, 1, **SMALL, basis="isotropic-cosine").layers[0].attention.mixing.matrices()
     torch.testing.assert_close(other[4], other[2])  # (1, 0) and (0, 2)
 
 
@@ -110,7 +111,7 @@ def test_a_layer_commutes_with_the_moves_of_its_domain(basis, kind, moves):
     torch.manual_seed(1)
     v = noise(2, 12, 12, 4)
     for sides, is_meant in (((1.0, 1.0), True), (None, False)):
-        layer = FourierValue(4, Spectrum(basis, (5, 5), sides)).double()
+        layer = SpectralMap(4, Spectrum(basis, (5, 5), sides)).double()
         for move in moves:
             difference = (layer_output(layer, move(v), kind) - move(layer_output(layer, v, kind))).abs().max()
             assert (difference < 1e-12) == (is_meant or move in (flipped, shifted)), move  # those, every layer has
@@ -142,9 +143,8 @@ def test_the_kernel_is_even_and_read_from_the_lengths_of_wave_numbers():
 @pytest.mark.parametrize("counts", [(1, 1), (2, 2), (2, 3)])
 @pytest.mark.parametrize("basis", ["cosine", "fourier"])
 def test_an_isotropic_fano_is_that_with_a_matrix_for_each_mode(counts, basis):
-    options = SMALL | {"basis": basis}
-    few = randomised(FANO(counts, 3, 1, 2, **options, isotropic=True), 1)
-    many = FANO(counts, 3, 1, 2, **options).double()
+    few = randomised(of_patches(counts, 3, 1, 2, **SMALL, basis=f"isotropic-{basis}"), 1)
+    many = of_patches(counts, 3, 1, 2, **SMALL, basis=basis).double()
     state = {key: value for key, value in few.state_dict().items() if "radial" not in key}
     for number, layer in enumerate(few.layers):
         state[f"layers.{number}.attention.mixing.weight"] = layer.attention.mixing.matrices()
@@ -156,7 +156,7 @@ def test_an_isotropic_fano_is_that_with_a_matrix_for_each_mode(counts, basis):
 
 @pytest.mark.parametrize("counts", [(1, 1), (2, 2)])
 def test_without_coordinates_it_has_the_symmetries_of_the_square(counts):
-    operator = forget_coordinates(randomised(FANO(counts, 4, 1, 1, **SMALL, basis="cosine", isotropic=True), 3))
+    operator = forget_coordinates(randomised(of_patches(counts, 4, 1, 1, **SMALL, basis="isotropic-cosine"), 3))
     grid, u = Grid.uniform((12, 12), kind="cells"), noise(2, 1, 12, 12)
     with torch.no_grad():
         z = operator(u, grid)
@@ -166,7 +166,7 @@ def test_without_coordinates_it_has_the_symmetries_of_the_square(counts):
 
 def test_gradients_reach_the_few_matrices_and_files_hold_them_alone(tmp_path):
     torch.manual_seed(5)
-    operator = FANO((2, 2), 3, 1, 1, **SMALL, basis="cosine", isotropic=True)
+    operator = FANO((2, 2), 3, 1, 1, **SMALL, basis="isotropic-cosine")
     grid = Grid.uniform((8, 8), kind="cells")
     operator(torch.rand(2, 1, 8, 8), grid).square().sum().backward()
     for layer in operator.layers:
@@ -177,21 +177,15 @@ def test_gradients_reach_the_few_matrices_and_files_hold_them_alone(tmp_path):
     torch.testing.assert_close(operformer.load(tmp_path / "saved")(u, grid), operator(u, grid))
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"basis": "legendre"}, 'goes with basis="fourier" and "cosine": got "legendre"'),
-        ({"periodic_extension": True}, 'take basis="cosine", which is the same then'),
-    ],
-)
-def test_functions_without_a_wave_number_and_extended_ones_are_refused(options, said):
-    with pytest.raises(UsageError, match=said):
-        FANO((1, 1), 3, 1, 1, **SMALL, **options, isotropic=True)
+@pytest.mark.parametrize("basis", [Legendre(), ExtendedFourier()])
+def test_functions_without_a_wave_number_and_extended_ones_are_refused(basis):
+    with pytest.raises(UsageError, match=r"a basis of waves, Cosine\(\) or Fourier\(\)"):
+        Isotropic(basis)
 
 
 @pytest.mark.parametrize("counts", [(1, 1), (2, 3)])
 def test_extended_ones_would_be_cosines(counts):
-    """What the refusal says: R real and the same in every direction makes no sines of the extension's cosines."""
+    """Why they are refused: R real and the same in every direction makes no sines of the extension's cosines."""
     torch.manual_seed(4)
     sides = tuple(1 / count for count in counts)
     cosines, extended = (
@@ -204,7 +198,3 @@ def test_extended_ones_would_be_cosines(counts):
         transform = make_transform(patches, basis, (3, 3), v)
         found.append(layer(patches.split(v), Coefficients(transform, 1 / math.prod(counts), None)))
     torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
-
-
-def test_a_matrix_for_each_mode_is_what_one_gets_without_asking():
-    assert type(FANO((1, 1), 3, 1, 1, **SMALL).layers[0].attention.mixing) is SpectralMixing

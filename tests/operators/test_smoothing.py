@@ -10,7 +10,7 @@ from test_vitno import SMALL, randomised
 
 from operformer import FANO, Grid, voronoi_weights
 from operformer.errors import UsageError
-from operformer.operators.smoothing import Smoothing
+from operformer.operators.last import Smoothing
 
 BOX = ((-1.0, 2.0), (0.5, 1.2))  # lengths 3 and 0.7
 LENGTHS = (3.0, 0.7)
@@ -27,7 +27,11 @@ def factor(eigenvalue, epsilon=EPSILON, alpha=ALPHA):
 
 def smooth(z, grid, boundary, epsilon=EPSILON, alpha=ALPHA):
     """One channel without a batch, as numpy."""
-    return Smoothing(boundary, epsilon, alpha)(torch.as_tensor(z)[None, ..., None], grid)[0, ..., 0].numpy()
+    return (
+        Smoothing(boundary, epsilon, alpha)
+        .make(grid.dim, 1)(torch.as_tensor(z)[None, ..., None], grid)[0, ..., 0]
+        .numpy()
+    )
 
 
 def eigenfunction(boundary, s, length, k):
@@ -124,7 +128,7 @@ def test_powers_add_up(boundary, kind):
 
 def test_channels_and_samples_are_smoothed_one_by_one():
     grid, z = Grid.uniform((7, 5), BOX, "periodic"), noise(3, 7, 5, 2)
-    layer = Smoothing("periodic", EPSILON, ALPHA)
+    layer = Smoothing("periodic", EPSILON, ALPHA).make(2, 2)
     for b, c in ((0, 1), (2, 0)):
         np.testing.assert_allclose(
             layer(z, grid)[b, ..., c], smooth(z[b, ..., c], grid, "periodic"), rtol=0, atol=1e-12
@@ -148,7 +152,7 @@ def test_a_jump_becomes_the_boundary_layer_of_the_helmholtz_equation():
 def test_smoothing_reduces_the_jumps_between_patches():
     """At cells a quarter of sqrt(eps) wide a step is spread over eight of them; the paper's eps and circle."""
     rough = randomised(FANO((3,), 3, 1, 2, **SMALL), 1)
-    smoothed = FANO((3,), 3, 1, 2, **SMALL, smoothing="periodic").double()
+    smoothed = FANO((3,), 3, 1, 2, **SMALL, last="periodic").double()
     smoothed.load_state_dict(rough.state_dict())
     grid, jumps = Grid.uniform(768, [(0, 2 * pi)], kind="cells"), []
     for operator in (rough, smoothed):

@@ -32,12 +32,11 @@ def assert_near(z, expected, tolerance=1e-10):
 # The composition
 
 
-@pytest.mark.parametrize("learnable_skips", [False, True])
 @pytest.mark.parametrize(
     "grid", [Grid.rectilinear(AXIS), Grid.rectilinear((0.0, 0.1, 1.0), AXIS[:5])], ids=["1d", "2d"]
 )
-def test_tno_is_the_composition_written_by_hand(grid, learnable_skips):
-    operator = TNO(grid.dim, 2, 3, hidden_channels=10, n_layers=2, n_heads=5, learnable_skips=learnable_skips)
+def test_tno_is_the_composition_written_by_hand(grid):
+    operator = TNO(grid.dim, 2, 3, hidden_channels=10, n_layers=2, n_heads=5)
     operator = randomise(operator.double(), seed=1)
     u = sample(2, 2, *grid.shape)
     z = operator(u, grid)
