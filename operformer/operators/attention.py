@@ -75,7 +75,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, measure: Measure, scale: f
 
     Half-precision inputs give float32 if ``wide``, else their own precision.
     """
-    return compute(ATTENTION, Call(query, key, value, measure.log_weights, measure.nearly_equal, scale, wide))
+    average = compute(ATTENTION, Call(query, key, value, measure.log_weights, measure.nearly_equal, scale, wide))
+    return average if wide else average.to(query.dtype)
 
 
 def measure_of(grid: Grid, head: int, like: Tensor, average_dtype: torch.dtype | None) -> Measure:

@@ -91,7 +91,7 @@ def attend_nearly_equal(
 ) -> Tensor:
     """Attention weighted by w: (batch, heads, n, d), (batch, heads, m, d) twice -> (batch, heads, n, d).
 
-    Halves give float32, if ``wide``. On a CPU, for comparisons, by plain operations.
+    Halves give float32, if ``wide``.
     """
     # Fused kernels get one layout only, which all their plans are made for.
     query, key, value = (t.contiguous() for t in (query, key, value))

@@ -24,6 +24,9 @@ from operformer.operators.fused_modes import (
     ALIGNED,
     grouped_weights,
     has_tables,
+    in_two_parts,
+    products,
+    tables,
     wide_product,
 )
 from operformer.operators.patched_attention import CommonPoints, FourierAttention, PatchedAttention
@@ -58,7 +61,9 @@ class _End:
 
 def _layer_kind(attention: Any, measure: Any) -> Callable[[EncoderLayer, Tensor, Tensor, _End], tuple[Tensor, Tensor]]:
     if isinstance(attention, FourierAttention):
-        return partial(_fourier_layer, measure.volume, *measure.tables)
+        analysis, synthesis = tables(attention.modes, measure.transform)
+        gram = products(attention.modes, measure.transform)
+        return partial(_fourier_layer, measure.volume, analysis.to(torch.float16), in_two_parts(synthesis), gram)
     if isinstance(attention, PatchedAttention):
         return partial(_patched_layer, measure)
     return partial(_pointwise_layer, measure)

@@ -1,11 +1,13 @@
 """Operators by fused layers, beside the same operators in float64 by plain ones."""
 
+import sys
+
 import pytest
 import torch
 
-from operformer import FANO, TNO, Grid, ViTNO, set_precision
+from operformer import FANO, TNO, Grid, Increment, ViTNO, set_precision
 from operformer.kernels.pointwise_block import block_readout
-from operformer.operators import composition, fused_layers, fused_modes, tno, vitno
+from operformer.operators import backends, composition, fused_layers, fused_modes, vitno
 
 pytestmark = pytest.mark.kernels
 
@@ -20,20 +22,20 @@ CASES = {
     "TNO, small heads": (lambda: TNO(2, 1, 1, **WIDER), (7, 5), CELLS),
     "TNO, small heads, weights": (lambda: TNO(2, 1, 1, **WIDER), (7, 5), NODES),
     "TNO, two outputs": (lambda: TNO(2, 1, 2, **SIZE), (7, 5), CELLS),
-    "ViTNO": (lambda: ViTNO((3, 3), 3, 1, 1, final_modes=2, **SIZE), (15, 18), CELLS),
+    "ViTNO": (lambda: ViTNO((3, 3), 3, 1, 1, last=2, **SIZE), (15, 18), CELLS),
     "ViTNO, weights": (lambda: ViTNO((3, 3), 2, 1, 1, **SIZE), (13, 16), NODES),
-    "FANO": (lambda: FANO((3, 3), 3, 1, 1, final_modes=2, **SIZE), (18, 24), CELLS),
+    "FANO": (lambda: FANO((3, 3), 3, 1, 1, last=2, **SIZE), (18, 24), CELLS),
     "FANO, cosines": (lambda: FANO((3, 3), 3, 1, 1, basis="cosine", **SIZE), (18, 24), CELLS),
-    "FANO, isotropic": (lambda: FANO((3, 3), 3, 1, 1, isotropic=True, **SIZE), (18, 24), CELLS),
-    "FANO, extension": (lambda: FANO((3, 3), 3, 1, 1, periodic_extension=True, **SIZE), (18, 24), CELLS),
-    "FANO, extension, wide": (lambda: FANO((2, 2), 4, 1, 1, periodic_extension=True, **WIDE), (20, 20), CELLS),
-    "FANO, input added": (lambda: FANO((1, 2), 4, 1, 1, adds_input=True, **SIZE), (16, 24), "periodic"),
+    "FANO, isotropic": (lambda: FANO((3, 3), 3, 1, 1, basis="isotropic-fourier", **SIZE), (18, 24), CELLS),
+    "FANO, extension": (lambda: FANO((3, 3), 3, 1, 1, basis="extended-fourier", **SIZE), (18, 24), CELLS),
+    "FANO, extension, wide": (lambda: FANO((2, 2), 4, 1, 1, basis="extended-fourier", **WIDE), (20, 20), CELLS),
+    "FANO, input added": (lambda: Increment(FANO((1, 2), 4, 1, 1, **SIZE)), (16, 24), "periodic"),
     "FANO in one dimension": (lambda: FANO((5,), 3, 1, 1, **SIZE), (35,), CELLS),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_same_function_and_gradients(device, monkeypatch, name):
+def test_same_function_and_gradients(device, monkeypatch, small_heads_are_taken, name):
     make, shape, kind = CASES[name]
     torch.manual_seed(0)
     operator = make().to(device)
@@ -51,8 +53,8 @@ def test_same_function_and_gradients(device, monkeypatch, name):
     if device == "cpu":
         monkeypatch.setattr(composition, "can_fuse", lambda layers, v: True)
         monkeypatch.setattr(vitno, "can_fuse", lambda layers, v: True)
-        monkeypatch.setattr(tno, "is_faster", lambda dtype, head, device: head > 56)
-        monkeypatch.setattr(fused_layers, "has_small_heads", lambda query, *_: query.shape[-1] == 16)
+        monkeypatch.setattr(sys.modules[set_precision.__module__], "is_faster", lambda dtype, head, device: head > 56)
+        monkeypatch.setattr(backends, "can_mend", lambda query, value: query.shape[-1] > 56)
     else:
         monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
     calls = []
@@ -93,13 +95,6 @@ def test_a_patch_that_is_too_large_for_a_table_is_computed_axis_by_axis(device, 
     plain = operator(u, grid)
     assert "Block" not in _functions(plain.grad_fn)
     torch.testing.assert_close(plain, fused, rtol=2e-2, atol=2e-2 * float(fused.detach().abs().max()))
-
-
-def test_one_patch_is_computed_axis_by_axis(monkeypatch):
-    monkeypatch.setattr(composition, "can_fuse", lambda layers, v: True)
-    operator = set_precision(FANO((1, 1), 3, 1, 1, **SIZE), torch.float16)
-    out = operator(torch.randn(1, 1, 12, 16), Grid.uniform((12, 16), kind="periodic"))
-    assert "Block" not in _functions(out.grad_fn)
 
 
 SMALL = {

@@ -33,9 +33,8 @@ def inputs_of(n, m, width, device):
 
 
 @pytest.fixture
-def by_kernels(device, monkeypatch):
+def by_kernels(device):
     """Without a GPU all points are the CPU's, and S is the interpreter's."""
-    monkeypatch.setattr(few_weights, "_mending", lambda _: mending)
     yield device
     if device == "cuda":
         torch.cuda.synchronize()

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +11,8 @@ import pytest
 import torch
 from written_out import literal_attention
 
-from operformer.operators.attention import SMALL_HEADS, attend, has_small_heads, log_density
+from operformer.operators.attention import Measure, attend, log_density
+from operformer.operators.backends import SMALL_HEADS, Call, has_small_heads
 
 pytest.importorskip("triton")
 from operformer.kernels import small_heads
@@ -175,32 +175,30 @@ def test_shapes_that_the_compiler_is_told(device):
 
 
 @pytest.mark.parametrize("kind", ["equal", "weighted", "by sample"])
-def test_attend_by_this_kernel(device, monkeypatch, kind):
+def test_attend_by_this_kernel(device, small_heads_are_taken, kind):
     """What axes stand before the points is the caller's choice; log w broadcasts with them."""
-    monkeypatch.setattr(sys.modules[attend.__module__], "has_small_heads", lambda *_: True)
     inputs, weights = inputs_of(21, 37, 16, device), weights_of(kind, 37, device)
     logarithms = None if weights is None else log_density(weights)
     shaped = logarithms.unsqueeze(1) if kind == "by sample" else logarithms
-    found = attend(*inputs, shaped, 0.3)
+    found = attend(*inputs, Measure(shaped), 0.3)
     assert found.dtype == torch.float32
     assert max(compared(inputs, weights, found=found)) < 2e-3
     query, key, value = (t.detach() for t in inputs)
     if kind != "by sample":
-        alone = attend(query[0, 0], key[0, 0], value[0, 0], logarithms, 0.3)
+        alone = attend(query[0, 0], key[0, 0], value[0, 0], Measure(logarithms), 0.3)
         torch.testing.assert_close(alone, found[0, 0].detach(), rtol=0, atol=0)
-        shared = attend(query.unsqueeze(0), key[:1], value[:1], logarithms, 0.3)
+        shared = attend(query.unsqueeze(0), key[:1], value[:1], Measure(logarithms), 0.3)
         assert shared.shape == (1, BATCH, HEADS, 21, 16)
         torch.testing.assert_close(shared[0, 0], found[0].detach(), rtol=0, atol=0)
 
 
-def test_bfloat16_goes_through_float16(device, monkeypatch):
+def test_bfloat16_goes_through_float16(device, small_heads_are_taken):
     """Far from one, so that its range has to be moved; the interpreter itself has no bfloat16."""
-    monkeypatch.setattr(sys.modules[attend.__module__], "has_small_heads", lambda *_: True)
     factors = (1e-3, 1e3, 1e6)
     made = zip(inputs_of(21, 37, 16, device), factors, strict=True)
     inputs = [(factor * t.detach().float()).bfloat16().requires_grad_() for t, factor in made]
-    found, weights = attend(*inputs, log_density(weights_of("weighted", 37, device)), 0.3), weights_of("weighted", 37)
-    expected = literal_attention(*inputs, weights.to(device), 0.3)
+    weights = weights_of("weighted", 37, device)
+    found, expected = attend(*inputs, Measure(log_density(weights)), 0.3), literal_attention(*inputs, weights, 0.3)
     assert found.dtype == torch.float32
     assert float((found - expected).detach().norm() / expected.detach().norm()) < 5e-4
     gradients = [torch.autograd.grad(t, inputs, torch.ones_like(t) / 1e6) for t in (found, expected)]
@@ -209,35 +207,34 @@ def test_bfloat16_goes_through_float16(device, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")  # what the compiler says of itself
-def test_attend_compiles_as_one_graph(device, monkeypatch):
-    monkeypatch.setattr(sys.modules[attend.__module__], "has_small_heads", lambda *_: True)
+def test_attend_compiles_as_one_graph(device, small_heads_are_taken):
     inputs, weights = inputs_of(21, 37, 16, device), weights_of("weighted", 37, device)
     compiled = torch.compile(attend, fullgraph=True, backend="inductor" if device == "cuda" else "aot_eager")
-    assert max(compared(inputs, weights, found=compiled(*inputs, log_density(weights), 0.3))) < 2e-3
+    assert max(compared(inputs, weights, found=compiled(*inputs, Measure(log_density(weights)), 0.3))) < 2e-3
 
 
 def test_which_heads_are_small(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(major=9))
-    is_small = partial(has_small_heads, log_weights=None, scale=0.3)
     head = SimpleNamespace(device=torch.device("cuda"), dtype=torch.float16, shape=(2, 3, 5, 16), numel=lambda: 480)
 
-    def other(**changes):
-        return SimpleNamespace(**vars(head) | changes)
+    def is_small(log_weights=None, scale=0.3, value=None, **changes):
+        query = SimpleNamespace(**vars(head) | changes)
+        return has_small_heads(Call(query, query, value or query, log_weights, None, scale, True))
 
-    assert is_small(head, head)
-    assert is_small(head, head, log_weights=torch.zeros(5))
-    assert is_small(other(dtype=torch.bfloat16), head)
-    assert is_small(other(shape=(7, 32)), other(shape=(7, 32)))
-    assert not is_small(head, head, log_weights=torch.zeros(5, requires_grad=True))
-    assert not is_small(head, head, scale=-0.3)
-    assert not is_small(other(shape=(7, 64)), other(shape=(7, 64)))
-    assert not is_small(head, other(shape=(7, 32)))
-    assert not is_small(other(dtype=torch.float32), head)
-    assert not is_small(other(device=torch.device("cpu")), head)
-    assert not is_small(other(numel=lambda: 0), head)
+    assert is_small()
+    assert is_small(log_weights=torch.zeros(5))
+    assert is_small(dtype=torch.bfloat16)
+    assert is_small(shape=(7, 32))
+    assert not is_small(log_weights=torch.zeros(5, requires_grad=True))
+    assert not is_small(scale=-0.3)
+    assert not is_small(shape=(7, 64))
+    assert not is_small(value=head, shape=(7, 32))
+    assert not is_small(dtype=torch.float32)
+    assert not is_small(device=torch.device("cpu"))
+    assert not is_small(numel=lambda: 0)
     assert {(width, "joint") for width in SMALL_HEADS} <= set(small_heads.TILINGS)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(major=7))
-    assert not is_small(head, head)
+    assert not is_small()
 
 
 def test_on_a_cpu_attend_is_as_it_was(monkeypatch):
@@ -246,7 +243,7 @@ def test_on_a_cpu_attend_is_as_it_was(monkeypatch):
 
     monkeypatch.setattr(small_heads, "average_points", refuse)
     inputs, weights = [t.detach() for t in inputs_of(21, 37, 16)], weights_of("weighted", 37)
-    found = attend(*inputs, log_density(weights), 0.3)
+    found = attend(*inputs, Measure(log_density(weights)), 0.3)
     expected = literal_attention(*inputs, weights, 0.3)
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
 

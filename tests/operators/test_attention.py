@@ -10,7 +10,8 @@ from written_out import literal_attention, literal_trapezoidal_attention
 
 from operformer import Grid, attention
 from operformer.errors import UsageError
-from operformer.operators.attention import MultiHeadAttention, SelfAttention, log_density, with_bias
+from operformer.operators.attention import Measure, MultiHeadAttention, SelfAttention, log_density
+from operformer.operators.backends import with_bias
 
 FORMS = pytest.mark.parametrize("form", [attention, literal_attention], ids=["fused", "literal"])
 
@@ -103,9 +104,9 @@ def test_multi_head_attention_is_a_loop_over_heads(m):
             )
             outputs.append(by_definition(q.detach(), k.detach(), val.detach(), weights[b], 1 / math.sqrt(5)))
         expected[b] = torch.cat(outputs, -1) @ module.merge.weight.detach().T + module.merge.bias.detach()
-    out = module(u, log_density(weights), None if m == n else v)
+    out = module(u, Measure(log_density(weights)), None if m == n else v)
     torch.testing.assert_close(out.detach(), expected, rtol=1e-12, atol=1e-12)
-    shared = module(u, log_density(weights[0]), None if m == n else v)
+    shared = module(u, Measure(log_density(weights[0])), None if m == n else v)
     torch.testing.assert_close(shared[0].detach(), expected[0], rtol=1e-12, atol=1e-12)
 
 
@@ -121,7 +122,7 @@ def test_self_attention_has_one_head_and_no_scale():
     module = SelfAttention(5).double()
     v, weights = sample(1, 7, 5), torch.arange(1.0, 8.0, dtype=torch.float64)
     q, k, val = ((v[0] @ layer.weight.T).detach() for layer in (module.query, module.key, module.value))
-    out = module(v, log_density(weights)).detach()[0]
+    out = module(v, Measure(log_density(weights))).detach()[0]
     torch.testing.assert_close(out, by_definition(q, k, val, weights), rtol=1e-12, atol=1e-12)
 
 

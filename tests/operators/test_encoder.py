@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from operformer.errors import UsageError
-from operformer.operators.attention import MultiHeadAttention, SelfAttention, log_density
-from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift
+from operformer.operators.attention import Measure, MultiHeadAttention, SelfAttention, log_density
+from operformer.operators.encoder import EncoderLayer, PointwiseLift, UniversalLayer
 
 
 def linear(v, state, name):
@@ -93,13 +93,14 @@ def latent(*shape, seed=0):
 
 
 WEIGHTS = torch.tensor([0.5, 2.0, 0.1, 1.0, 3.0, 0.0, 0.7], dtype=torch.float64)
+MEASURE = Measure(log_density(WEIGHTS))
 
 
 @pytest.mark.parametrize("learnable_skips", [False, True])
 def test_a_layer_is_the_recurrence(learnable_skips):
     layer = randomise(EncoderLayer(MultiHeadAttention(15, 3), 15, learnable_skips).double(), seed=1)
     v = latent(2, 7, 15)
-    out = layer(v, log_density(WEIGHTS)).detach()
+    out = layer(v, MEASURE).detach()
     for b in range(2):
         expected = encoder_layer(v[b].numpy(), as_arrays(layer), "", WEIGHTS.numpy(), 3, layer.norm_1.eps)
         np.testing.assert_allclose(out[b].numpy(), expected, rtol=1e-11, atol=1e-11, equal_nan=False)
@@ -108,7 +109,7 @@ def test_a_layer_is_the_recurrence(learnable_skips):
 def test_a_layer_reads_another_function_at_its_own_points():
     layer = randomise(EncoderLayer(MultiHeadAttention(15, 5), 15).double(), seed=2)
     v, source = latent(1, 11, 15, seed=3), latent(1, 7, 15, seed=4)
-    out = layer(v, log_density(WEIGHTS), source).detach()[0]
+    out = layer(v, MEASURE, source).detach()[0]
     expected = encoder_layer(
         v[0].numpy(), as_arrays(layer), "", WEIGHTS.numpy(), 5, layer.norm_1.eps, source=source[0].numpy()
     )
@@ -122,7 +123,7 @@ def test_the_epsilon_of_the_norms_counts():
         for parameter in layer.attention.parameters():
             parameter.mul_(1e-4)
     v = 1 + 1e-4 * latent(1, 7, 6)
-    out = layer(v, log_density(WEIGHTS)).detach()[0]
+    out = layer(v, MEASURE).detach()[0]
     expected = encoder_layer(v[0].numpy(), as_arrays(layer), "", WEIGHTS.numpy(), 2, layer.norm_1.eps)
     without = encoder_layer(v[0].numpy(), as_arrays(layer), "", WEIGHTS.numpy(), 2, 0.0)
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-10, atol=1e-10, equal_nan=False)
@@ -131,40 +132,14 @@ def test_the_epsilon_of_the_norms_counts():
 
 def test_the_layer_of_section_5_has_no_norms():
     """v <- W_1 v + A(v; Q, K, V);  v <- W_2 v + W_3 f(W_4 v + b_1) + b_2 (equation recurrence_enc_func_ua)."""
-    layer = randomise(EncoderLayer(SelfAttention(5), 5, learnable_skips=True, norm=None).double(), seed=6)
+    layer = randomise(UniversalLayer(SelfAttention(5), 5).double(), seed=6)
     state, v = as_arrays(layer), latent(1, 7, 5)[0].numpy()
     query, key, value = (linear(v, state, f"attention.{name}") for name in ("query", "key", "value"))
     middle = linear(v, state, "skip_1") + average(query, key, value, WEIGHTS.numpy(), 1.0)
     inner = gelu(linear(middle, state, "feed_forward.0"))
     expected = linear(middle, state, "skip_2") + linear(inner, state, "feed_forward.2")
-    out = layer(torch.from_numpy(v)[None], log_density(WEIGHTS)).detach()[0]
+    out = layer(torch.from_numpy(v)[None], MEASURE).detach()[0]
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-11, atol=1e-11, equal_nan=False)
-
-
-@pytest.mark.parametrize("learnable_skips", [False, True])
-@pytest.mark.parametrize("elsewhere", [False, True], ids=["itself", "another function"])
-def test_a_layer_may_normalise_before(learnable_skips, elsewhere):
-    """v <- W_1 v + A(LN v; LN source);  v <- W_2 v + W_3 f(W_4 LN v + b_1) + b_2."""
-    layer = randomise(EncoderLayer(MultiHeadAttention(15, 3), 15, learnable_skips, norm="before").double(), seed=8)
-    state, eps = as_arrays(layer), layer.norm_1.eps
-    v, source = latent(1, 7, 15, seed=9), latent(1, 7, 15, seed=10) if elsewhere else None
-    out = layer(v, log_density(WEIGHTS), source).detach()[0]
-    v = v[0].numpy()
-    attended = None if source is None else layer_norm(source[0].numpy(), state, "norm_1", eps)
-    skip = lambda v, name: linear(v, state, name) if learnable_skips else v  # noqa: E731
-    normal = layer_norm(v, state, "norm_1", eps)
-    v = skip(v, "skip_1") + multi_head(normal, state, "attention", WEIGHTS.numpy(), 3, attended)
-    inner = gelu(linear(layer_norm(v, state, "norm_2", eps), state, "feed_forward.0"))
-    expected = skip(v, "skip_2") + linear(inner, state, "feed_forward.2")
-    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-11, atol=1e-11, equal_nan=False)
-
-
-def test_a_head_normalises_what_no_layer_did():
-    head = randomise(PointwiseHead(5, 3, norm="before").double(), seed=11)
-    state, v = as_arrays(head), latent(1, 7, 5, seed=12)
-    expected = linear(layer_norm(v[0].numpy(), state, "norm", head.norm.eps), state, "linear")
-    np.testing.assert_allclose(head(v, None).detach()[0].numpy(), expected, rtol=1e-12, atol=1e-12, equal_nan=False)
-    assert [name for name, _ in PointwiseHead(5, 3).named_parameters()] == ["linear.weight", "linear.bias"]
 
 
 def test_a_lift_is_told_waves():
@@ -192,4 +167,4 @@ def test_waves_that_make_no_sense_are_refused(waves):
 def test_gradients_of_a_layer_by_finite_differences():
     layer = randomise(EncoderLayer(MultiHeadAttention(4, 2), 4, learnable_skips=True).double(), seed=7)
     v = latent(1, 7, 4).requires_grad_()
-    assert torch.autograd.gradcheck(lambda t: layer(t, log_density(WEIGHTS)), (v,))
+    assert torch.autograd.gradcheck(lambda t: layer(t, MEASURE), (v,))

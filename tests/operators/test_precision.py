@@ -9,7 +9,7 @@ from written_out import literal_attention
 from operformer import FANO, TNO, Grid, Transformer, UniversalTNO, ViTNO, attention, set_precision
 from operformer.domain import h1_norm
 from operformer.errors import UsageError
-from operformer.operators.attention import in_float16
+from operformer.operators.backends import in_float16
 from operformer.operators.few_weights import is_exported
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

@@ -11,8 +11,8 @@ from operformer import TNO, Grid, Transformer, UniversalTNO
 from operformer.errors import DataError
 
 OPERATORS = {
-    "TNO": (TNO, {"hidden_channels": 10, "n_layers": 2, "n_heads": 5, "learnable_skips": True, "initial_channels": 1}),
-    "TNO-before": (TNO, {"hidden_channels": 10, "n_layers": 2, "n_heads": 5, "norm": "before", "waves": 3}),
+    "TNO": (TNO, {"hidden_channels": 10, "n_layers": 2, "n_heads": 5, "initial_channels": 1}),
+    "TNO-waves": (TNO, {"hidden_channels": 10, "n_layers": 2, "n_heads": 5, "waves": 3, "sources": 7}),
     "UniversalTNO": (UniversalTNO, {"hidden_channels": 7, "n_layers": 2}),
     "Transformer": (Transformer, {"hidden_channels": 6, "n_layers": 1, "n_heads": 3}),
 }
@@ -142,7 +142,6 @@ WEIGHT = "network.layers.1.attention.value.weight"
         pytest.param(edit_settings(n_patches=13), "config.json", id="a setting too many"),
         pytest.param(edit_settings(n_heads=3), "config.json", id="heads do not divide"),
         pytest.param(edit_settings(n_layers="two"), "config.json", id="a word for a number"),
-        pytest.param(edit_settings(learnable_skips="no"), "config.json", id="a word for a truth value"),
         pytest.param(edit_settings(hidden_channels=20), "model.safetensors", id="another width"),
         pytest.param(edit_settings(n_layers=3), "model.safetensors", id="another depth"),
         pytest.param(edit_tensors(lambda t: t.pop(WEIGHT)), "model.safetensors", id="a tensor too few"),
