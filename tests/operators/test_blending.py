@@ -108,12 +108,15 @@ def jump_ratio(operator, n):
 
 
 def test_outputs_do_not_jump_between_patches():
-    """Hard patches: a jump stays while differences inside fall with the spacing, so the ratio grows with n."""
+    """Across faces over inside. Hard: jumps stay while differences inside fall with 1 / n, so the ratio grows with n.
+
+    Blended: the same difference of two patches, spread over a width that belongs to D, so the ratio is one of D.
+    """
     hard, blended = (randomised(FANO((3, 3), 3, 1, 1, **SMALL, basis="cosine", overlap=r), 6) for r in (0, 0.25))
     ratios = {n: (jump_ratio(hard, n), jump_ratio(blended, n)) for n in (24, 96)}
     print(ratios)
     assert ratios[96][0] > 2.5 * ratios[24][0] > 2.5
-    assert max(ratios[24][1], ratios[96][1]) < 1.5
+    assert 1 < ratios[96][1] < 1.1 * ratios[24][1] < 2.2
 
 
 def test_the_certificate_passes():
