@@ -110,7 +110,7 @@ def test_03_darcy_flow_from_half_to_twice_the_resolution(run, tmp_path):
     assert h1 < 0.35
     for n in (8, 12, 24, 32):
         assert row(out, f"{n} x {n}")[0] < 1.5 * l2, n
-    assert "certificate passed: 5 passed" in out
+    assert "certificate passed: 6 passed" in out
     assert 1.8 < row(out, "refine")[1] < 2.2
     assert_a_picture(tmp_path / "runs/darcy_on_a_laptop.png")
 

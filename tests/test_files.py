@@ -2,13 +2,30 @@
 
 import errno
 import os
+import socket
+import subprocess
+import sys
 
 import pytest
 
+from operformer import files
 from operformer.errors import DataError, ResourceError
-from operformer.files import check_file, flush_folder, read_bytes, read_json, sweep, write_bytes, write_json
+from operformer.files import (
+    GoneError,
+    check_file,
+    flush_folder,
+    held,
+    read_bytes,
+    read_json,
+    remove,
+    remove_folder,
+    rename,
+    sweep,
+    write_bytes,
+    write_json,
+)
 
-NAMES = ("fsync", "chmod", "replace")
+NAMES = ("fsync", "replace")
 
 
 def raising(error):
@@ -150,7 +167,7 @@ def test_json_that_is_none_is_refused(tmp_path, content):
 
 def test_what_a_killed_write_left_is_swept_away_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", raising(SystemExit()))
-    monkeypatch.setattr("pathlib.Path.unlink", lambda *_, **__: None)  # a killed process removes nothing
+    monkeypatch.setattr(os, "unlink", lambda *_, **__: None)  # a killed process removes nothing
     with pytest.raises(SystemExit):
         write_bytes(tmp_path / "file", b"half")
     monkeypatch.undo()
@@ -161,3 +178,110 @@ def test_what_a_killed_write_left_is_swept_away_and_nothing_else(tmp_path, monke
     assert sorted(os.listdir(tmp_path)) == [".gitignore", ".lock", "file"]
     assert left.startswith(".file.")
     sweep(tmp_path / "nowhere")
+
+
+# Folders that are held
+
+
+@pytest.fixture(params=[True, False], ids=["by handle", "by path"])
+def folder(request, tmp_path, monkeypatch):
+    """A folder to hold; on Windows there are no handles of folders."""
+    monkeypatch.setattr(files, "HAS_HANDLES", request.param)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_bytes(b"somebody's")
+    return tmp_path / "run"
+
+
+def test_a_held_folder_is_written_to_as_any_other(folder):
+    with held(folder):
+        write_bytes(folder / "a" / "b" / "file", b"one")
+        write_bytes(folder / "file", b"two")
+        rename(folder / "a", folder / "c")
+        flush_folder(folder / "c")
+        assert (folder / "c" / "b" / "file").read_bytes() == b"one"
+        remove_folder(folder / "c")
+        remove(folder / "file")
+        remove(folder / "file")
+        assert os.listdir(folder) == []
+        remove(folder / "nowhere" / "file")
+
+
+@pytest.mark.parametrize("below", ["", "inner/"])
+def test_no_link_inside_a_held_folder_is_followed(folder, below):
+    outside = folder.with_name("outside")
+    with held(folder):
+        write_bytes(folder / f"{below}first", b"")
+        (folder / below / "link").symlink_to(outside)
+        (folder / below / "file").symlink_to(outside / "file")
+        with pytest.raises(DataError, match="is a link"):
+            write_bytes(folder / f"{below}link" / "new", b"new")
+        with pytest.raises(DataError, match="is a link"):
+            remove(folder / f"{below}link" / "file")
+        remove_folder(folder / f"{below}link")
+        write_bytes(folder / f"{below}file", b"new")
+        assert not (folder / below / "file").is_symlink()
+    assert os.listdir(outside) == ["file"]
+    assert (outside / "file").read_bytes() == b"somebody's"
+
+
+@pytest.mark.parametrize("others", ["nothing", "a folder", "a link"])
+def test_nothing_is_written_once_a_held_folder_has_gone(folder, others):
+    elsewhere = folder.with_name("elsewhere")
+    with held(folder):
+        write_bytes(folder / "file", b"old")
+        folder.rename(elsewhere)
+        if others == "a folder":
+            folder.mkdir()
+        if others == "a link":
+            folder.symlink_to(folder.with_name("outside"))
+        for action in (
+            lambda: write_bytes(folder / "file", b"new"),
+            lambda: write_bytes(folder / "inner" / "file", b"new"),
+            lambda: remove(folder / "file"),
+            lambda: held(folder).__enter__(),
+        ):
+            with pytest.raises(GoneError, match=f"{folder} was .* while in use"):
+                action()
+    assert (elsewhere / "file").read_bytes() == b"old"
+    assert os.listdir(elsewhere) == ["file"]
+    assert os.listdir(folder.with_name("outside")) == ["file"]
+    assert folder.exists() == (others != "nothing")
+
+
+def test_a_file_that_must_stay_is_missed(folder):
+    with held(folder):
+        write_bytes(folder / "status", b"", is_lasting=False)
+        write_bytes(folder / "inner" / "file", b"")
+        (folder / "status").unlink()
+        write_bytes(folder / "file", b"")
+        remove(folder / "file")
+        write_bytes(folder / "other", b"")
+        (folder / "inner" / "file").unlink()
+        (folder / "inner").rmdir()
+        with pytest.raises(GoneError, match="inner was deleted"):
+            write_bytes(folder / "last", b"")
+    assert sorted(os.listdir(folder)) == ["other"]
+
+
+def test_a_folder_that_is_held_already_is_the_same_one(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    descriptors = len(os.listdir("/dev/fd"))
+    with held(folder) as one:
+        for other in ("run", "./run", "run/../run"):
+            with held(type(folder)(other)) as found:
+                assert found is one
+        folder.with_name("link").symlink_to(folder)
+        with held(folder.with_name("link")) as found:
+            assert found is one
+    assert not files._held
+    assert len(os.listdir("/dev/fd")) == descriptors
+
+
+def test_the_first_write_of_a_process_removes_what_a_killed_one_has_left(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    mine, other = (f".file.0.{socket.gethostname()}.{process}.partial" for process in (os.getpid(), dead.pid))
+    for name in (mine, other, ".file.0.another-machine.1.partial"):
+        (tmp_path / name).write_bytes(b"half")
+    write_bytes(tmp_path / "file", b"")
+    assert sorted(os.listdir(tmp_path)) == sorted([".file.0.another-machine.1.partial", mine, "file"])

@@ -26,7 +26,7 @@ def certify(
     samples: int = 3,
     seed: int = 0,
 ) -> int:
-    """Is an operator the same map on every grid? Refine, coarsen, permute and irregularise, in float64.
+    """Is an operator the same map on every grid? Refine, coarsen, permute, rename and irregularise, in float64.
 
     The exit code is 0 if the certificate is passed and 1 if it is not.
 
@@ -48,7 +48,7 @@ def certify(
     """
     from operformer.errors import UsageError
     from operformer.evaluation import certificate
-    from operformer.evaluation.probes import problem_probes, smooth_probes
+    from operformer.evaluation.probes import Probes, problem_probes, smooth_probes
     from operformer.operators import load
     from operformer.runs import read_experiment
 
@@ -58,6 +58,7 @@ def certify(
         raise UsageError(f"resolution must be one number for each of {operator.dim} axes: got {len(resolution)}")
     if samples < 1:
         raise UsageError(f"samples must be at least 1: got {samples}")
+    probes: Probes
     if inputs == "smooth":
         probes = smooth_probes(operator, samples, seed=seed, periodic=(kind or operator.usual_kind) == "periodic")
     elif is_run:

@@ -37,7 +37,7 @@ from operformer.data.workers import in_processes
 from operformer.domain import Samples
 from operformer.domain.samples import concatenate
 from operformer.errors import DataError, ResourceError, UsageError
-from operformer.files import PARTIAL, remove_abandoned, write_bytes
+from operformer.files import PARTIAL, held, refuse_links, remove, remove_abandoned, write_bytes
 from operformer.problems import describe
 from operformer.problems.problem import Problem, check_draws
 from operformer.settings import construct
@@ -137,12 +137,13 @@ def generate(
         report.found(header.pairs_in(mine) - sum(header.pairs_in(range(index, index + 1)) for index in todo))
     hear: Report = report or (lambda count: None)
     tasks = [partial(_make, problem, draw, folder, header, share.device, index) for index in todo]
-    if share.workers == 1 or share.device == "cuda" or len(tasks) < 2:
-        for task in tasks:
-            task(hear)
-    else:
-        in_processes(tasks, min(share.workers, len(tasks)), hear)
-    return finish(folder, header, todo)
+    with held(folder, create=False):
+        if share.workers == 1 or share.device == "cuda" or len(tasks) < 2:
+            for task in tasks:
+                task(hear)
+        else:
+            in_processes(tasks, min(share.workers, len(tasks)), hear)
+        return finish(folder, header, todo)
 
 
 def make_header(problem: Problem, draw: Draw) -> Header:
@@ -184,8 +185,9 @@ def save_shard(folder: Path, header: Header, index: int, samples: Samples) -> No
     content = encode_shard(samples, header.fields, header.title)
     checks = {check: float(values.max()) for check, values in samples.checks.items()}
     record = ShardRecord(name, len(samples), len(content), hashlib.sha256(content).hexdigest(), checks)
-    write_bytes(folder / name, content)
-    write_bytes(_record_path(folder, index), encode(asdict(record)))
+    with held(folder, create=False):  # a worker's own: it makes no folder anew that was removed
+        write_bytes(folder / name, content, is_lasting=False)
+        write_bytes(_record_path(folder, index), encode(asdict(record)), is_lasting=False)
 
 
 def _record_path(folder: Path, index: int) -> Path:
@@ -194,6 +196,7 @@ def _record_path(folder: Path, index: int) -> Path:
 
 def begin(folder: Path, header: Header, mine: range) -> list[int]:
     """Make the folder this set's; which of the shards are to be made. Nothing is written unless there is room."""
+    refuse_links(folder)
     remove_abandoned(folder)
     is_claimed = belongs(folder, header)
     there = sum(1 for _ in folder.glob("shard-*")) if is_claimed else 0
@@ -286,9 +289,8 @@ def finish(folder: Path, header: Header, made: Sequence[int]) -> bool:
         except DataError:
             return (folder / MANIFEST).is_file()
         Manifest(header, tuple(records)).write(folder)
-    (folder / UNFINISHED).unlink(missing_ok=True)
-    for index in range(header.n_shards):
-        _record_path(folder, index).unlink(missing_ok=True)
+    for path in (folder / UNFINISHED, *(_record_path(folder, index) for index in range(header.n_shards))):
+        remove(path)
     remove_abandoned(folder)
     return True
 

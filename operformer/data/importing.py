@@ -21,6 +21,7 @@ from operformer.domain import Grid, Samples
 from operformer.domain.box import GivenBounds
 from operformer.domain.samples import concatenate
 from operformer.errors import UsageError
+from operformer.files import held
 
 BLOCK = 64  # samples that are read together, so that a file need not fit into memory
 
@@ -92,10 +93,11 @@ def _store(blocks: Callable[[], Iterable[Samples]], folder: Path, title: str, or
     dtype: Literal["float32", "float64"] = "float64" if block.u.dtype == torch.float64 else "float32"
     header = pairs_per_shard(Header(title, plain, count, 1, dtype, GridRecord.of(block.grid), fields))
     todo = begin(folder, header, range(header.n_shards))
-    for index, samples in enumerate(_regroup(map(_storable, blocks()), header.per_shard)):
-        if index in todo:
-            save_shard(folder, header, index, samples)
-    finish(folder, header, todo)
+    with held(folder, create=False):
+        for index, samples in enumerate(_regroup(map(_storable, blocks()), header.per_shard)):
+            if index in todo:
+                save_shard(folder, header, index, samples)
+        finish(folder, header, todo)
     return open_pairs(folder)
 
 

@@ -77,6 +77,24 @@ class NestedGrids:
             flat = flat * size + ((grid.points[..., k] - lower) / (upper - lower) * intervals).round().long()
         return z.flatten(-self.finest.n_axes)[..., flat]
 
+    def spacing(self, grid: Grid) -> float:
+        """h(grid), the root of its quadrature's error: the mean step of uniform grids, up to a factor of D.
+
+        On one period it is the step. Elsewhere it is measured, on products of cosines of a box that is larger than D,
+        against the finest grid.
+        """
+        if self.kind == "periodic":
+            return max(1 / n for n in grid.shape)
+        error = (self._integrals(grid) - self._integrals(self.finest)).square().mean()
+        return max(float(error), 1e-30) ** 0.25
+
+    def _integrals(self, grid: Grid) -> Tensor:
+        """The means of cosines of wave numbers up to 4, whose slopes do not vanish at the faces of D."""
+        lower, upper = torch.tensor(self.finest.bounds, dtype=torch.float64).unbind(-1)
+        s = ((grid.points.flatten(0, -2) - lower) / (upper - lower) + 0.1) * (torch.pi / 1.3)
+        waves = torch.cartesian_prod(*[torch.arange(5.0, dtype=torch.float64)] * s.shape[-1]).reshape(-1, s.shape[-1])
+        return grid.weights.flatten() @ torch.cos(s[:, None, :] * waves).prod(-1) / grid.weights.sum()
+
     def _jittered(self, level: int, generator: torch.Generator) -> Tensor:
         """Points (N, d) of the unit cube."""
         counts = torch.tensor(self.uniform(level).shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
@@ -16,9 +17,26 @@ from operformer.problems.gaussian import GaussianMeasure
 Probes = Callable[[Grid], Tensor]  # functions that can be read on any grid: (count, channels, *shape), float64
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class SmoothProbes:
+    """Band-limited functions, whose quadrature errors fall in order from the first grid that resolves them."""
+
+    measure: GaussianMeasure
+    coefficients: Tensor
+    count: int
+    mean: Tensor
+    scale: Tensor
+
+    def __call__(self, grid: Grid) -> Tensor:
+        """The functions on a grid: (count, channels, *shape), float64."""
+        u = self.measure.read(self.coefficients, grid).unflatten(0, (self.count, -1))
+        shape = (-1, *[1] * grid.n_axes)
+        return u * self.scale.reshape(shape) + self.mean.reshape(shape)
+
+
 def smooth_probes(
     operator: Operator, count: int = 3, n_modes: int = 4, seed: int = 0, periodic: bool = False
-) -> Probes:
+) -> SmoothProbes:
     """Random band-limited fields on the operator's domain, with the mean and the deviation of its own inputs.
 
     Independent for each channel, with wave numbers below ``n_modes``: periodic on D, or products of cosines on a larger
@@ -34,13 +52,7 @@ def smooth_probes(
     deviation = (measure.eigenvalues().sum() / prod(extent)).sqrt()
     coefficients = measure.draw(count * operator.in_channels, seed) / deviation
     mean, scale = (t.detach().double().cpu() for t in (operator.input_mean, operator.input_scale))
-
-    def read(grid: Grid) -> Tensor:
-        u = measure.read(coefficients, grid).unflatten(0, (count, -1))
-        shape = (-1, *[1] * grid.n_axes)
-        return u * scale.reshape(shape) + mean.reshape(shape)
-
-    return read
+    return SmoothProbes(measure, coefficients, count, mean, scale)
 
 
 def problem_probes(problem: Problem, count: int = 3, seed: int = 0, first: int = 0) -> Probes:
@@ -50,4 +62,4 @@ def problem_probes(problem: Problem, count: int = 3, seed: int = 0, first: int =
 
 def resolution_for(operator: Operator) -> tuple[int, ...]:
     """Intervals along each axis that resolve smooth probes and every mode of the operator, as their half does."""
-    return operator.least_sizes({1: 32, 2: 12, 3: 6}[operator.dim])
+    return operator.least_sizes({1: 64, 2: 12, 3: 6}[operator.dim])

@@ -16,7 +16,7 @@ from typing import Any
 from operformer.errors import DataError, UsageError
 from operformer.evaluation.errors import Evaluation
 from operformer.evaluation.rollout import Rollout
-from operformer.files import read_json, write_json
+from operformer.files import read_json, remove, write_json
 from operformer.operators import load
 from operformer.runs.experiment import Experiment, parse
 from operformer.runs.provenance import note_seconds, read_provenance, read_seconds, write_provenance
@@ -104,6 +104,6 @@ def occupy(experiment: Experiment, folder: Path, drawing: float) -> None:
     if last_epoch(folder / "checkpoints") < experiment.training.epochs:
         # What was evaluated is about to be trained on.
         for name in EVALUATED:
-            (folder / name).unlink(missing_ok=True)
+            remove(folder / name)
         write_provenance(folder, training_device(experiment.training))
         note_seconds(folder, "data", drawing)

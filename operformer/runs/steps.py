@@ -15,6 +15,7 @@ from operformer.errors import DataError, DivergedError, UsageError
 from operformer.evaluation.conformal import Calibration, Coverage, SpreadName, calibrate, check_request, coverage
 from operformer.evaluation.errors import Evaluation, assess, partition, predictions, relative_errors
 from operformer.evaluation.rollout import Rollout, study_rollout
+from operformer.files import held, refuse_links, remove
 from operformer.operators import Operator, load
 from operformer.problems.problem import Draws
 from operformer.runs.experiment import Experiment
@@ -23,7 +24,7 @@ from operformer.runs.gallery import Gallery, show, write_gallery
 from operformer.runs.pairs import calibration_pairs, test_pairs, training_pairs
 from operformer.runs.provenance import note_seconds
 from operformer.runs.records import write_calibration, write_evaluations, write_rollout
-from operformer.training.lock import locked
+from operformer.training.lock import FOLDERS, locked
 from operformer.training.loop import check_device, train
 from operformer.training.ranks import is_first
 from operformer.training.recipe import training_device
@@ -61,6 +62,7 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
 
     With them go samples to look at (gallery.npz) and for a flow the growth of errors in a rollout (rollout.json).
     """
+    refuse_links(folder, FOLDERS)
     draws, started = draws or Draws(), time.monotonic()
     experiment, operator, device = _trained(folder)
     is_periodic = experiment.problem.boundary == "periodic"
@@ -71,13 +73,14 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
         evaluations.append(assess(prediction, samples, label, is_periodic, partition(operator)))
         shown[label] = show(prediction, samples, torch.tensor(evaluations[-1].errors))
     rolled = _roll_out(operator, experiment, device, draws)
-    write_gallery(Gallery(shown), folder / "gallery.npz")
-    if rolled is None:
-        (folder / "rollout.json").unlink(missing_ok=True)
-    else:
-        write_rollout(rolled, folder / "rollout.json")
-    note_seconds(folder, "evaluation", time.monotonic() - started)
-    write_evaluations(evaluations, folder / "evaluation.json")
+    with held(folder, create=False):
+        write_gallery(Gallery(shown), folder / "gallery.npz")
+        if rolled is None:
+            remove(folder / "rollout.json")
+        else:
+            write_rollout(rolled, folder / "rollout.json")
+        note_seconds(folder, "evaluation", time.monotonic() - started)
+        write_evaluations(evaluations, folder / "evaluation.json")
     return evaluations
 
 
@@ -85,12 +88,14 @@ def calibrate_run(
     folder: Path, alpha: float = 0.1, delta: float = 0.05, spread: SpreadName = "rms", fresh: int | None = None
 ) -> tuple[Calibration, dict[str, Coverage]]:
     """A conformal band from the validation pairs or fresh draws, and how often it holds on test pairs, by grid."""
+    refuse_links(folder, FOLDERS)
     experiment, operator, device = _trained(folder)
     check_request(experiment.data.validation if fresh is None else fresh, alpha, delta, spread)
     found = calibrate(operator, calibration_pairs(experiment, fresh, device), alpha, delta, spread)
     tests = _tests(experiment, operator, device, Draws())
     coverages = {label: coverage(found, operator, samples) for label, samples in tests}
-    write_calibration(found, coverages, folder / "calibration.json")
+    with held(folder, create=False):
+        write_calibration(found, coverages, folder / "calibration.json")
     return found, coverages
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
@@ -26,7 +25,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from operformer.errors import DataError, ResourceError, UsageError
-from operformer.files import flush_folder, read_bytes, read_json, write_bytes, write_json
+from operformer.files import Held, flush_folder, read_bytes, read_json, remove_folder, rename, write_bytes, write_json
 from operformer.operators import Operator, load
 from operformer.operators.pretrained import read_tensors
 from operformer.training.optimizer import MOMENTS, WeightAverage, parts_of, step_device
@@ -100,16 +99,16 @@ def gather(state: State) -> Contents:
 def write_checkpoint(folder: Path, contents: Contents, progress: Progress) -> None:
     """Write the checkpoint of a position, then drop all but the last two."""
     for leftover in folder.glob(".epoch-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
+        remove_folder(leftover)
     partial = folder / f".{progress.name}.partial"
     try:
         _write_files(partial, contents, progress)
         _put_in_place(partial, folder / progress.name)
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)  # a full disk needs the room
+        remove_folder(partial)  # a full disk needs the room
         raise
     for old in _checkpoints(folder)[:-KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+        remove_folder(old)
 
 
 def _write_files(partial: Path, contents: Contents, progress: Progress) -> None:
@@ -128,9 +127,9 @@ def _put_in_place(partial: Path, target: Path) -> None:
     try:
         flush_folder(partial)
         if target.exists():
-            target.rename(aside)
-        partial.rename(target)
-        shutil.rmtree(aside, ignore_errors=True)
+            rename(target, aside)
+        rename(partial, target)
+        remove_folder(aside)
         flush_folder(target.parent)
     except OSError as error:
         raise ResourceError(f"cannot write {target}: {error.strerror}; the checkpoint before it is untouched") from None
@@ -193,6 +192,19 @@ def last_epoch(folder: Path) -> int:
 def has_checkpoint(folder: Path) -> bool:
     """Whether there is something to go on from."""
     return bool(_checkpoints(folder))
+
+
+def what_is_left(folder: Held) -> str:
+    """The last checkpoint of a run whose folder is no longer where it was, in words."""
+    try:
+        with folder.inside("checkpoints", create=False) as place:
+            names = sorted(filter(_NAME.fullmatch, place.names()), key=lambda name: _position(Path(name)))
+    except (OSError, DataError):
+        names = []
+    now = folder.now()
+    if not names or now is None:
+        return f"its last checkpoint is {names[-1]}" if names else "no checkpoint is left"
+    return f"its last checkpoint is {now / 'checkpoints' / names[-1]}; the training resumes with --out {now}"
 
 
 def _checkpoints(folder: Path) -> list[Path]:

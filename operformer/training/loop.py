@@ -7,7 +7,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -20,15 +20,23 @@ from torch import Tensor
 
 from operformer.domain import Pairs, Samples
 from operformer.domain.samples import check_samples
-from operformer.errors import DivergedError, UsageError
+from operformer.errors import DivergedError, ResourceError, UsageError
 from operformer.evaluation.errors import relative_errors
 from operformer.evaluation.loss import LOSSES
-from operformer.files import sweep
+from operformer.files import GoneError, sweep
 from operformer.operators import Operator, load
 from operformer.problems import Symmetry
 from operformer.problems.symmetry import check_symmetry
 from operformer.training.batches import Augmentation, Plan, batch_sizes, levels_of, resident, sent, shares, streamed
-from operformer.training.checkpoint import Progress, State, gather, keep_settings, load_checkpoint, write_checkpoint
+from operformer.training.checkpoint import (
+    Progress,
+    State,
+    gather,
+    keep_settings,
+    load_checkpoint,
+    what_is_left,
+    write_checkpoint,
+)
 from operformer.training.heartbeat import Heartbeat
 from operformer.training.lock import locked
 from operformer.training.normalisation import check_channels, fit_normalisation
@@ -87,7 +95,7 @@ def train(
     _check_fit(levels, settings, symmetries)
     ranks = Ranks(settings)
     with ExitStack() as stack:
-        ranks.first(lambda: stack.enter_context(locked(folder)))
+        ranks.first(lambda: stack.enter_context(_occupied(folder)))
         ranks.first(partial(keep_settings, folder, settings))
         ranks.first(partial(_sweep, folder))
         signals = stack.enter_context(StopSignals())
@@ -286,6 +294,17 @@ def _save(job: _Job, progress: Progress, watch: Watch) -> None:
         contents = gather(job.state)
         if contents.moments:
             job.ranks.first(partial(write_checkpoint, job.folder / "checkpoints", contents, progress))
+
+
+@contextmanager
+def _occupied(folder: Path) -> Iterator[None]:
+    """The folder is this process's alone, from the first file to the last, or what is left of it is told."""
+    with locked(folder) as there:
+        try:
+            yield
+            there.check()
+        except GoneError as error:
+            raise ResourceError(f"{error}; {what_is_left(there)}") from None
 
 
 def _sweep(folder: Path) -> None:

@@ -100,7 +100,7 @@ class Watch:
             samples_per_second=round(rate, 3),
             seconds_left=round(left / rate, 1) if rate else 0.0,
         )
-        write_json(self._folder / NAME, asdict(status))
+        write_json(self._folder / NAME, asdict(status), is_lasting=False)
 
 
 def describe(folder: Path) -> str:

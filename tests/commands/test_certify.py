@@ -38,7 +38,7 @@ def test_a_saved_operator(call, kind, code):
     found, out, err = call("mine")
     assert found == code
     assert err == ""
-    assert out.splitlines()[0] == f"{kind.__name__} on Grid(nodes, 33 points in [0, 1]) and its relatives"
+    assert out.splitlines()[0] == f"{kind.__name__} on Grid(nodes, 65 points in [0, 1]) and its relatives"
     assert out.splitlines()[-1].startswith("certificate passed" if code == 0 else "certificate not passed")
 
 

@@ -195,12 +195,12 @@ def test_an_interruption_at_any_write(tmp_path, monkeypatch, whole):
         for is_before in (True, False):
             folder, count = tmp_path / f"{last} {is_before}", 0
 
-            def interrupted(path, data, last=last, is_before=is_before):
+            def interrupted(path, data, last=last, is_before=is_before, **options):
                 nonlocal count
                 count += 1
                 if count > last and is_before:
                     raise KeyboardInterrupt
-                write_bytes(path, data)
+                write_bytes(path, data, **options)
                 if count > last:
                     raise KeyboardInterrupt
 

@@ -48,7 +48,7 @@ def test_problem_probes_are_the_problems_draws():
 
 
 def test_resolutions_resolve_the_operators_modes():
-    assert resolution_for(operator(1)) == (32,)
+    assert resolution_for(operator(1)) == (64,)
     assert resolution_for(operator(3)) == (6, 6, 6)
     widths = {"hidden_channels": 4, "n_layers": 1, "n_heads": 1}
     assert resolution_for(FANO((3, 2), (2, 3), 1, 1, **widths)) == (24, 24)

@@ -47,6 +47,38 @@ def test_a_lock_inside_a_lock_is_the_same_lock(tmp_path):
     assert len(os.listdir("/dev/fd")) == descriptors
 
 
+WITHOUT = """
+import os, sys
+sys.modules["fcntl"] = None
+os.supports_dir_fd = set()
+for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_DIRECTORY"):
+    delattr(os, name)
+from operformer.cli import main
+main(sys.argv[1:])
+"""
+
+
+def test_a_system_without_fcntl_and_handles_of_folders_trains_evaluates_and_resumes(tmp_path):
+    """As Windows, but for its own locks."""
+    small = ["data.train=13", "data.validation=3", "data.test=5", "data.resolution=8", "operator.hidden_channels=6"]
+    small += ["operator.n_layers=1", "operator.n_heads=2", "training.batch_size=5", "training.device=cpu"]
+    for arguments in (
+        ["train", "lorenz-y", *small, "training.epochs=1", "--out", "run"],
+        ["train", "lorenz-y", *small, "training.epochs=1", "--out", "run"],
+        ["status", "run"],
+        ["evaluate", "run"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore:only soft file lock", "-c", WITHOUT, *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+    left = sorted(path.name for path in (tmp_path / "run").glob(".*"))
+    assert left == [".lock"]
+
+
 def test_a_folder_that_cannot_be_written_is_a_resource_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ResourceError, match="cannot write"), locked(tmp_path / "file" / "below"):
