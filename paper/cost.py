@@ -17,7 +17,7 @@ import torch
 
 from operformer.domain import Grid
 from operformer.errors import ResourceError
-from operformer.operators.counting import count_operations
+from paper.counting import count_operations
 from operformer.runs.experiment import Experiment
 from paper import complexity
 from paper.catalogue import find_row

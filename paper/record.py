@@ -16,7 +16,7 @@ from operformer.evaluation.face_jumps import FaceJumps
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
 from operformer.files import read_json, write_bytes
-from operformer.operators.counting import count_operations
+from paper.counting import count_operations
 from operformer.problems import Problem, problem_of
 from operformer.runs import Run
 from operformer.runs.experiment import KINDS, Experiment

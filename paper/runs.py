@@ -14,7 +14,7 @@ import torch
 
 from operformer.data.workers import Report, in_processes
 from operformer.errors import OperformerError, ResourceError, TerminatedError, UsageError
-from operformer.operators.counting import count_operations
+from paper.counting import count_operations
 from operformer.problems.problem import Draws
 from operformer.runs import evaluate_run, is_evaluated, is_trained, train_run
 from operformer.runs.experiment import Experiment, parse

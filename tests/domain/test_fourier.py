@@ -6,6 +6,7 @@ from math import pi, prod, sqrt
 import numpy as np
 import pytest
 import torch
+from draws import noise
 
 from operformer import Grid
 from operformer.domain.basis import Cosine, ExtendedFourier, Fourier, Legendre
@@ -14,10 +15,6 @@ from operformer.domain.patches import make_patches
 from operformer.domain.transform import make_transform
 
 SIZES = [(1,), (5,), (2, 2), (3, 2), (1, 4), (2, 2, 2), (3, 1, 2)]
-
-
-def noise(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def gather(modes, coefficients):

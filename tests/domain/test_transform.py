@@ -6,6 +6,7 @@ from math import pi, prod, sqrt
 import numpy as np
 import pytest
 import torch
+from draws import noise
 
 from operformer import Grid, voronoi_weights
 from operformer.domain.basis import Cosine, ExtendedFourier, Fourier, Legendre, Sine
@@ -24,10 +25,6 @@ def analyse(u, grid, counts, basis, n_modes):
     """The coefficients (batch, P, sizes, c) of u (batch, *shape, c)."""
     patches = make_patches(grid, counts)
     return make_transform(patches, basis, n_modes, u).analyse(patches.split(u))
-
-
-def noise(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def observed_order(sizes, errors, what):

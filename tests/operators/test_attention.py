@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from draws import noise
 from torch.profiler import ProfilerActivity, profile
 from written_out import literal_attention, literal_trapezoidal_attention
 
@@ -31,27 +32,10 @@ def by_definition(query, key, value, weights, scale=1.0):
     return torch.from_numpy(out)
 
 
-def by_trapezoidal_sums(query, key, value, x):
-    """Equations (riemann_expect) and (riemann_p), with their half sums over neighbouring points."""
-    q, k, v = query.numpy(), key.numpy(), value.numpy()
-    n, out = len(x), np.zeros((len(query), value.shape[1]))
-    dx = [abs(float(x[i] - x[i - 1])) for i in range(1, n)]
-    for j in range(len(q)):
-        e = [math.exp(float(q[j] @ k[i])) for i in range(n)]
-        p = [e[i] / (0.5 * sum((e[m] + e[m - 1]) * dx[m - 1] for m in range(1, n))) for i in range(n)]
-        for i in range(1, n):
-            out[j] += 0.5 * (v[i] * p[i] + v[i - 1] * p[i - 1]) * dx[i - 1]
-    return torch.from_numpy(out)
-
-
-def sample(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def problem(n=11, m=13, d_k=3, d_v=5):
     """Query, key, value and the weights of an irregular grid of m points."""
     x = torch.rand(m, generator=torch.Generator().manual_seed(7), dtype=torch.float64).sort().values
-    return sample(n, d_k, seed=1), sample(m, d_k, seed=2), sample(m, d_v, seed=3), Grid.rectilinear(x)
+    return noise(n, d_k, seed=1), noise(m, d_k, seed=2), noise(m, d_v, seed=3), Grid.rectilinear(x)
 
 
 # The definition
@@ -75,13 +59,11 @@ def test_attention_is_its_definition_on_an_irregular_grid(form, n):
     torch.testing.assert_close(out, by_definition(query, key, value, grid.weights, 0.7), rtol=1e-12, atol=1e-12)
 
 
-def test_every_form_equals_the_trapezoidal_sums_of_the_paper():
+@FORMS
+def test_every_form_equals_the_trapezoidal_sums_of_the_paper(form):
     query, key, value, grid = problem(n=13)
-    x = grid.points[:, 0]
-    expected = by_trapezoidal_sums(query, key, value, x)
-    torch.testing.assert_close(attention(query, key, value, grid.weights), expected, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(literal_attention(query, key, value, grid.weights), expected, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(literal_trapezoidal_attention(query, key, value, x), expected, rtol=1e-12, atol=1e-12)
+    expected = literal_trapezoidal_attention(query, key, value, grid.points[:, 0])
+    torch.testing.assert_close(form(query, key, value, grid.weights), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("m", [11, 7], ids=["self", "cross"])
@@ -89,7 +71,7 @@ def test_multi_head_attention_is_a_loop_over_heads(m):
     channels, heads, n = 15, 3, 11
     torch.manual_seed(0)
     module = MultiHeadAttention(channels, heads).double()
-    u, v = sample(2, n, channels, seed=4), sample(2, m, channels, seed=5)
+    u, v = noise(2, n, channels, seed=4), noise(2, m, channels, seed=5)
     if m == n:
         v = u
     weights = torch.rand(2, m, generator=torch.Generator().manual_seed(6), dtype=torch.float64) + 0.1
@@ -120,14 +102,14 @@ def test_the_log_of_the_weights_starts_at_zero():
 def test_self_attention_has_one_head_and_no_scale():
     torch.manual_seed(1)
     module = SelfAttention(5).double()
-    v, weights = sample(1, 7, 5), torch.arange(1.0, 8.0, dtype=torch.float64)
+    v, weights = noise(1, 7, 5), torch.arange(1.0, 8.0, dtype=torch.float64)
     q, k, val = ((v[0] @ layer.weight.T).detach() for layer in (module.query, module.key, module.value))
     out = module(v, Measure(log_density(weights))).detach()[0]
     torch.testing.assert_close(out, by_definition(q, k, val, weights), rtol=1e-12, atol=1e-12)
 
 
 def test_batches_heads_and_their_own_weights():
-    query, key, value = sample(2, 3, 5, 4, seed=1), sample(2, 3, 7, 4, seed=2), sample(2, 3, 7, 2, seed=3)
+    query, key, value = noise(2, 3, 5, 4, seed=1), noise(2, 3, 7, 4, seed=2), noise(2, 3, 7, 2, seed=3)
     weights = torch.rand(2, 1, 7, generator=torch.Generator().manual_seed(4), dtype=torch.float64) + 0.01
     out = attention(query, key, value, weights)
     one_axis = attention(query[:, 0], key[:, 0], value[:, 0], weights[:, 0])
@@ -261,7 +243,7 @@ def test_weights_count_only_relative_to_each_other(form, factor):
 
 
 def test_gradients_by_finite_differences():
-    query, key, value = sample(2, 3, 2, seed=1), sample(2, 5, 2, seed=2), sample(2, 5, 3, seed=3)
+    query, key, value = noise(2, 3, 2, seed=1), noise(2, 5, 2, seed=2), noise(2, 5, 3, seed=3)
     weights = torch.rand(5, generator=torch.Generator().manual_seed(4), dtype=torch.float64) + 0.1
     inputs = [t.requires_grad_() for t in (query, key, value, weights)]
     assert torch.autograd.gradcheck(lambda q, k, v, w: attention(q, k, v, w, 0.7), inputs)
@@ -272,7 +254,7 @@ def test_gradients_by_finite_differences():
 
 def peak_memory(form, n):
     """Bytes held at most at one time, forward and backward, besides the inputs."""
-    inputs = [sample(n, 8, seed=s).float().requires_grad_() for s in range(3)]
+    inputs = [noise(n, 8, seed=s).float().requires_grad_() for s in range(3)]
     weights = torch.rand(n, generator=torch.Generator().manual_seed(4), dtype=torch.float64) + 0.1
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         form(*inputs, weights).sum().backward()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from draws import noise
 from test_encoder import as_arrays, linear
 from test_patched_attention import gauss_points, heads_by_definition, integral_operators
 
@@ -13,10 +14,6 @@ from operformer.domain.transform import make_transform
 from operformer.errors import UsageError
 from operformer.operators.codomain import CodomainAttention, CodomainNO
 from operformer.operators.integral import Spectrum
-
-
-def noise(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def make(basis, n_modes, channels, token_channels, n_heads):

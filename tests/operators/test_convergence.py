@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from draws import observed_order
 
 from operformer import Grid, attention
 
@@ -38,10 +39,6 @@ def continuum(x, source):
 
 def on_points(x, y, source, weights):
     return attention(u(x) @ Q.T, source(y) @ K.T, source(y) @ V.T, weights)
-
-
-def observed_order(sizes, errors):
-    return -np.polyfit(np.log(sizes), np.log(errors), 1)[0]
 
 
 def test_the_reference_is_converged():

@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 import written_out
+from draws import noise
 from torch.nn.functional import scaled_dot_product_attention
 from written_out import literal_attention
 
@@ -32,19 +33,15 @@ def few_of(grid):
     return split_weights(grid, log_density(grid.weights.flatten()))
 
 
-def sample(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def heads(points, width, dtype, device="cpu", order="points first"):
     """Query, key and value (2, 3, points, width), as layers make them or with heads before points in memory."""
-    made = [sample(2, points, 3, width, seed=seed).to(device, dtype).transpose(1, 2) for seed in range(3)]
+    made = [noise(2, points, 3, width, seed=seed).to(device, dtype).transpose(1, 2) for seed in range(3)]
     return [(t.contiguous() if order == "heads first" else t).requires_grad_() for t in made]
 
 
 def compare(found, expected, inputs, tolerance, seed=5):
     """Values, and gradients of a product with some function; tolerances are relative to the largest number."""
-    other = sample(*expected.shape, seed=seed).to(expected.device)
+    other = noise(*expected.shape, seed=seed).to(expected.device)
     pairs = [(found, expected)]
     pairs += zip(
         torch.autograd.grad(found, inputs, other.to(found.dtype)),
@@ -83,8 +80,8 @@ def test_missing_weights_by_hand():
     [
         graded_grid(Grid.uniform((64, 64))),
         Grid.rectilinear(torch.linspace(0, 1, 41).square()),
-        Grid.scattered(sample(64, 2).sigmoid(), torch.ones(64)),
-        Grid.ragged([sample(64, 2, seed=1).sigmoid(), sample(51, 2, seed=2).sigmoid()]),
+        Grid.scattered(noise(64, 2).sigmoid(), torch.ones(64)),
+        Grid.ragged([noise(64, 2, seed=1).sigmoid(), noise(51, 2, seed=2).sigmoid()]),
         Grid.uniform((13,)),
         Grid.uniform((40, 2)),
         Grid.uniform((11, 12, 13)),
@@ -115,7 +112,7 @@ def test_in_three_dimensions_and_across():
     grid = Grid.uniform(NODES[2])
     few, n = few_of(grid), math.prod(NODES[2])
     assert float(few.log_missing.exp().max()) == pytest.approx(7 / 8, rel=1e-12)
-    inputs = [sample(1, 1, m, 8, seed=m % 5).requires_grad_() for m in (7, n, n)]
+    inputs = [noise(1, 1, m, 8, seed=m % 5).requires_grad_() for m in (7, n, n)]
     found = attend_nearly_equal(*inputs, few, 0.7)
     compare(found, literal_attention(*inputs, grid.weights.flatten(), 0.7), inputs, 1e-12)
 
@@ -140,7 +137,7 @@ def test_rows_that_a_corner_dominates(scale, dtype, tolerance):
 
 def test_equal_scores_are_the_mean_over_the_domain():
     grid = Grid.uniform((41, 43))
-    zeros, value = torch.zeros(1, 1, 41 * 43, 64), sample(1, 1, 41 * 43, 64).float()
+    zeros, value = torch.zeros(1, 1, 41 * 43, 64), noise(1, 1, 41 * 43, 64).float()
     mean = (grid.weights.flatten().unsqueeze(-1) * value[0, 0].double()).sum(0)
     found = attend_nearly_equal(zeros, zeros, value, few_of(grid), 1.0)[0, 0, 7].double()
     torch.testing.assert_close(found, mean, rtol=1e-5, atol=1e-6)
@@ -175,7 +172,7 @@ def test_a_cpu_never_takes_it():
 def test_a_tno_on_nodes_is_the_same_function(dtype, tolerance, as_if_on_a_gpu):
     """Plain attention rounds its average to the inputs' precision, as on a GPU; gradients are rounded, too."""
     operator = set_precision(TNO(2, 1, 1, hidden_channels=128, n_layers=2, n_heads=2), dtype)
-    grid, u = Grid.uniform((37, 41)), sample(2, 1, 37, 41).float()
+    grid, u = Grid.uniform((37, 41)), noise(2, 1, 37, 41).float()
     out = operator(u, grid)
     assert as_if_on_a_gpu == [(2, 2, 37 * 41, 64)] * 2
     weighted = tno.apply_pointwise(
@@ -197,18 +194,18 @@ def test_a_tno_on_nodes_is_the_same_function(dtype, tolerance, as_if_on_a_gpu):
         (TNO(1, 1, 1, hidden_channels=64, n_layers=1, n_heads=1, sources=8), Grid.uniform(37)),
         (TNO(1, 1, 1, hidden_channels=64, n_layers=1, n_heads=1), graded_grid(Grid.uniform(37))),
         (TNO(1, 1, 1, hidden_channels=64, n_layers=1, n_heads=1), Grid.uniform(37, kind="cells")),
-        (TNO(1, 1, 1, hidden_channels=64, n_layers=1, n_heads=1), Grid.ragged([sample(37, 1).sigmoid()])),
+        (TNO(1, 1, 1, hidden_channels=64, n_layers=1, n_heads=1), Grid.ragged([noise(37, 1).sigmoid()])),
     ],
     ids=["small heads", "sources", "graded", "cells", "ragged"],
 )
 def test_all_others_are_as_before(operator, grid, as_if_on_a_gpu):
-    operator(sample(1, 1, 37).float(), grid)
+    operator(noise(1, 1, 37).float(), grid)
     assert as_if_on_a_gpu == []
 
 
 def test_heads_that_are_not_taken_get_the_logarithms():
     """A measure that knows where weights differ means the same to an attention that makes no use of it."""
-    grid, module, v = Grid.uniform(37), MultiHeadAttention(16, 2), sample(2, 37, 16).float()
+    grid, module, v = Grid.uniform(37), MultiHeadAttention(16, 2), noise(2, 37, 16).float()
     few = few_of(grid)
     assert isinstance(few, NearlyEqual)
     weighted = Measure(few.log_weights)
@@ -218,7 +215,7 @@ def test_heads_that_are_not_taken_get_the_logarithms():
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_it_is_compiled_in_one_graph(backend, as_if_on_a_gpu):
     operator = TNO(2, 1, 1, hidden_channels=64, n_layers=1, n_heads=1)
-    grid, u = Grid.uniform((37, 41)), sample(2, 1, 37, 41).float()
+    grid, u = Grid.uniform((37, 41)), noise(2, 1, 37, 41).float()
     torch.compiler.reset()
     compiled = torch.compile(operator, fullgraph=True, backend=backend, dynamic=False)
     parameters = list(operator.parameters())
@@ -291,7 +288,7 @@ def test_attend_on_a_gpu_is_no_less_exact_than_torch(dtype, finished):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_it_is_compiled_in_one_graph_on_a_gpu(dtype, finished, monkeypatch):
     operator = set_precision(TNO(2, 1, 1, hidden_channels=128, n_layers=2, n_heads=2), dtype).cuda()
-    grid, u = Grid.uniform((64, 64)).to("cuda"), sample(2, 1, 64, 64).float().cuda()
+    grid, u = Grid.uniform((64, 64)).to("cuda"), noise(2, 1, 64, 64).float().cuda()
     torch.compiler.reset()
     calls = []
     monkeypatch.setattr(
@@ -310,7 +307,7 @@ def test_it_is_compiled_in_one_graph_on_a_gpu(dtype, finished, monkeypatch):
 @on_gpu
 def test_it_is_recorded_as_a_cuda_graph(finished):
     operator = set_precision(TNO(2, 1, 1, hidden_channels=128, n_layers=2, n_heads=2), torch.float16).cuda()
-    grid, u = Grid.uniform((64, 64)).to("cuda"), sample(2, 1, 64, 64).float().cuda()
+    grid, u = Grid.uniform((64, 64)).to("cuda"), noise(2, 1, 64, 64).float().cuda()
     assert CORRECTED in backend(operator, grid)
     with torch.no_grad():
         expected = operator(u, grid)

@@ -6,6 +6,7 @@ from math import pi, prod
 import numpy as np
 import pytest
 import torch
+from draws import noise
 from test_encoder import as_arrays, gelu, linear
 from written_out import complex_weights
 
@@ -20,10 +21,6 @@ from operformer.operators.integral import (
     apply_kernel,
 )
 from operformer.operators.last import SpectralResidual
-
-
-def noise(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def fourier_operator(n_modes, in_channels, out_channels, basis=None, seed=0):

@@ -6,9 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from draws import noise
 from test_fano import of_patches
 from test_integral import by_modes, matrices
-from test_vitno import SMALL, forget_coordinates, noise, randomised
+from test_vitno import SMALL, forget_coordinates, randomised
 
 import operformer
 from operformer import FANO, Grid

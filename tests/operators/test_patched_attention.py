@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from draws import noise
 from test_encoder import as_arrays, linear
 
 from operformer import Grid
@@ -20,10 +21,6 @@ from operformer.operators.patched_attention import (
 
 # The volumes of seven cells: nothing regular about them.
 VOLUMES = torch.tensor([0.05, 0.3, 0.01, 0.2, 0.02, 0.0, 0.42], dtype=torch.float64)
-
-
-def noise(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def by_definition(query, key, value, weights, present=None):

@@ -47,9 +47,7 @@ def test_an_operator_comes_back_as_it_was(name, dtype, tmp_path):
     assert type(loaded) is type(operator)
     assert loaded.settings == operator.settings
     assert not loaded.training
-    assert loaded.state_dict().keys() == operator.state_dict().keys()
-    for key, tensor in operator.state_dict().items():
-        torch.testing.assert_close(loaded.state_dict()[key], tensor, rtol=0, atol=0)
+    torch.testing.assert_close(dict(loaded.state_dict()), dict(operator.state_dict()), rtol=0, atol=0)
     for buffer, values in BUFFERS.items():
         torch.testing.assert_close(getattr(loaded, buffer), torch.tensor(values, dtype=dtype), rtol=0, atol=0)
     grid = Grid.rectilinear([-1.5, -1.4, 0.0, 1.0, 1.5])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.fft
 import torch
+from draws import noise
 from test_vitno import SMALL, randomised
 
 from operformer import FANO, Grid, voronoi_weights
@@ -15,10 +16,6 @@ from operformer.operators.last import Smoothing
 BOX = ((-1.0, 2.0), (0.5, 1.2))  # lengths 3 and 0.7
 LENGTHS = (3.0, 0.7)
 EPSILON, ALPHA = 0.02, 1.3
-
-
-def noise(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def factor(eigenvalue, epsilon=EPSILON, alpha=ALPHA):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from draws import observed_order
 from test_encoder import randomise
 from written_out import literal_attention
 
@@ -129,10 +130,6 @@ def test_attention_to_some_points_is_the_sum_over_them():
     expected = literal_attention(query, key, value, sources.log_weights.exp(), 3**-0.5)
     found = module(v, sources)
     torch.testing.assert_close(found, module.merge(expected.transpose(1, 2).flatten(2)), rtol=1e-12, atol=1e-12)
-
-
-def observed_order(counts, errors):
-    return -np.polyfit(np.log(counts), np.log(errors), 1)[0]
 
 
 def error_of(operator, grid, most, full):

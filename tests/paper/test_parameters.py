@@ -22,6 +22,7 @@ def test_lines_add_up_to_the_module(experiment, need_neuralop):
         operator = experiment.make_operator()
     pairs = sum(p.numel() for p in operator.spectral) if experiment.operator["name"] == "FNO" else 0
     found = sum(p.numel() for p in operator.parameters()) - pairs // 2  # a complex number counts once
+    assert found == operator.n_parameters
     assert found == sum(line.count for line in parameter_lines(experiment)) == parameters_of(experiment)
 
 

@@ -152,8 +152,7 @@ def test_a_stack_of_matrices_moves_as_its_matrices_do():
             single.grad = slope.clone()
         together.step()
         apart.step()
-    for one, other in zip(stack, singles, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+    torch.testing.assert_close([*stack], [*singles], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])

@@ -88,9 +88,7 @@ def test_gradients_are_neuraloperators(neuralop, n_modes, shape):
     for k in range(len(ours.spectral)):
         gradient = expected.pop(f"fno_blocks.convs.{k}.weight.tensor")
         expected[f"spectral.{k}"] = torch.view_as_real(gradient)
-    assert found.keys() == expected.keys()
-    for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def convolution_by_loops(v, weight, wave_numbers, n_modes):
@@ -221,8 +219,7 @@ def test_a_training_that_stopped_goes_on_to_the_same_numbers(neuralop, tmp_path)
             settings = Training(epochs=epochs, batch_size=4, learning_rate=5e-3, device="cpu")
             trained = train(operator, samples[:20], samples[20:], settings, tmp_path / folder)
         results.append(trained.state_dict())
-    for name, tensor in results[0].items():
-        torch.testing.assert_close(results[1][name], tensor, rtol=0, atol=0)
+    torch.testing.assert_close(*map(dict, results), rtol=0, atol=0)
 
 
 def test_what_it_refuses(neuralop):
