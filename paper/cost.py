@@ -17,11 +17,11 @@ import torch
 
 from operformer.domain import Grid
 from operformer.errors import ResourceError
-from paper.counting import count_operations
 from operformer.runs.experiment import Experiment
 from paper import complexity
 from paper.catalogue import find_row
 from paper.complexity import COMPLEXITY, Setting
+from paper.counting import count_operations
 from paper.parameters import parameters_of, setting_of
 
 

@@ -16,7 +16,6 @@ from operformer.evaluation.face_jumps import FaceJumps
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
 from operformer.files import read_json, write_bytes
-from paper.counting import count_operations
 from operformer.problems import Problem, problem_of
 from operformer.runs import Run
 from operformer.runs.experiment import KINDS, Experiment
@@ -24,6 +23,7 @@ from operformer.runs.records import jumps_of, look_of, rollout_of, rollout_value
 from operformer.runs.report.tables import spoken_operator
 from paper.catalogue import PATCHES
 from paper.cost import Cost
+from paper.counting import count_operations
 from paper.runs import Failure
 from paper.samples import DIGITS, Look, Views, pack_views, rounded, unpack_views
 

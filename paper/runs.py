@@ -14,10 +14,10 @@ import torch
 
 from operformer.data.workers import Report, in_processes
 from operformer.errors import OperformerError, ResourceError, TerminatedError, UsageError
-from paper.counting import count_operations
 from operformer.problems.problem import Draws
 from operformer.runs import evaluate_run, is_evaluated, is_trained, train_run
 from operformer.runs.experiment import Experiment, parse
+from paper.counting import count_operations
 
 OVERHEAD = 2e9  # operations that an update costs besides its products, about: small operators wait for Python
 
