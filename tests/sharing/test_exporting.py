@@ -41,7 +41,7 @@ def run_onnx(path):
     return lambda u: torch.from_numpy(session.run(["z"], {"u": u.numpy()})[0])
 
 
-@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic"])
+@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "left"])
 def test_a_symbolic_grid_is_the_uniform_one(kind):
     ours, grid = symbolic_grid((5, 11), BOX, kind), Grid.uniform((5, 11), BOX, kind)
     torch.testing.assert_close(ours.points, grid.points, atol=1e-14, rtol=0)
@@ -87,6 +87,7 @@ def test_patched_operators_in_the_plane_are_the_same_in_onnx(tmp_path, make):
     [
         (ViTNO, (3,), "cells", {"waves": 2}),
         (FANO, (3,), "nodes", {"basis": "extended-fourier"}),
+        (FANO, (3,), "left", {}),
         pytest.param(ViTNO, (1,), "nodes", {}, marks=pytest.mark.slow),
         pytest.param(ViTNO, (3, 2), "nodes", {}, marks=pytest.mark.slow),
         pytest.param(FANO, (3,), "periodic", {"basis": "cosine", "last": "periodic"}, marks=pytest.mark.slow),
