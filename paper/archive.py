@@ -136,7 +136,7 @@ def _measured(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(record: Record) -> Mapping[str, tuple[Any, Any]]:
-    """What differs from the authors' run, found again: settings that are new since have their defaults on both sides."""
+    """What differs from the authors' run; a setting that is newer than the record has its default on both sides."""
     experiment = parse(record.settings)
     if record.recipe not in RECORDED:
         raise ValueError(f"recipe is {record.recipe!r}, not {' or '.join(RECORDED)}")
