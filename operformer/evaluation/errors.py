@@ -38,8 +38,8 @@ class Evaluation:
     """The errors of an operator on samples of one grid, and what its median and its worst sample look like.
 
     ``h1_errors`` is empty where points have no neighbours (scattered ones); ``spectrum`` is None where they are not
-    equispaced, and ``jumps`` also where there is no partition. ``standardised_errors`` is empty where mean and deviation
-    of the training samples are not known.
+    equispaced, and ``jumps`` also where there is no partition. ``standardised_errors`` is empty where mean and
+    deviation of the training samples are not known.
     """
 
     label: str  # what kind of grid

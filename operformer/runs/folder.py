@@ -1,7 +1,7 @@
 """The folder of a run: what it holds, and that it holds one experiment.
 
-experiment.json  outputs.json  training.json  made.json  status.json  metrics.jsonl  checkpoints/  operator/  seconds.json
-evaluation.json  gallery.npz  rollout.json (flows)  calibration.json
+experiment.json  outputs.json  training.json  made.json  status.json  metrics.jsonl  checkpoints/  operator/
+seconds.json  evaluation.json  gallery.npz  rollout.json (flows)  calibration.json
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def occupy(experiment: Experiment, folder: Path, train: Pairs, drawing: float) -
 
 
 def outputs_of(folder: Path, operator: Operator) -> Outputs | None:
-    """Mean and deviation of the training samples' outputs; of a run without the file as its operator has them, if so."""
+    """Mean and deviation of the training samples' outputs; without the file the operator's own, where they are that."""
     if lexists(folder / "outputs.json"):
         return read_outputs(folder / "outputs.json")
     if operator.adds_input or operator.is_zero_at_boundary:  # which was normalised in another way

@@ -63,8 +63,8 @@ def error_table(runs: Sequence[Run]) -> Table:
     """
     has_h1 = any(evaluation.h1 for run in runs for evaluation in run.evaluations)
     has_standardised = any(evaluation.standardised for run in runs for evaluation in run.evaluations)
-    header = ("grid", "points", "operator", "median", "mean", "worst", "ratio")
-    header += ("standardised median",) * has_standardised + ("H1 median",) * has_h1
+    more = ("standardised median",) * has_standardised + ("H1 median",) * has_h1
+    header = ("grid", "points", "operator", "median", "mean", "worst", "ratio", *more)
     rows = []
     for evaluation in runs[0].evaluations:
         for number, (run, name) in enumerate(zip(runs, run_names(runs), strict=True)):
