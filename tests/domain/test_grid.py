@@ -38,7 +38,9 @@ def test_left_ends_leave_the_rest_to_the_last_point():
     torch.testing.assert_close(grid.weights[:, 1] / 0.75, numbers(1, 2, 2, 2, 3))
     same = Grid.rectilinear(*grid.axes, bounds=grid.bounds)
     torch.testing.assert_close(grid.weights, same.weights)
-    assert not grid.has_equal_weights and grid.is_uniform and not same.is_uniform
+    assert grid.is_uniform
+    assert not same.is_uniform
+    assert not grid.has_equal_weights
 
 
 def test_nodes_in_two_dimensions_are_a_tensor_product():
