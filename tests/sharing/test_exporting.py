@@ -87,7 +87,6 @@ def test_patched_operators_in_the_plane_are_the_same_in_onnx(tmp_path, make):
     [
         (ViTNO, (3,), "cells", {"waves": 2}),
         (FANO, (3,), "nodes", {"basis": "extended-fourier"}),
-        (FANO, (3,), "left", {}),
         pytest.param(ViTNO, (1,), "nodes", {}, marks=pytest.mark.slow),
         pytest.param(ViTNO, (3, 2), "nodes", {}, marks=pytest.mark.slow),
         pytest.param(FANO, (3,), "periodic", {"basis": "cosine", "last": "periodic"}, marks=pytest.mark.slow),
@@ -122,6 +121,7 @@ def test_the_operator_is_left_as_it_was(tmp_path):
         (lambda: TNO(1, **SMALL), "a.pt2", "rectilinear", "nodes, cells, periodic"),
         (lambda: TNO(1, **SMALL, sources=9), "a.pt2", "nodes", "operator.sources=None"),
         (lambda: TNO(1, **SMALL, initial_channels=1), "a.onnx", "cells", "cells have none"),
+        (lambda: FANO((3,), 3, **SMALL), "a.pt2", "left", "patches of left ends differ in size"),
         (lambda: ViTNO((2,), 3, **SMALL, basis="legendre"), "a.pt2", "cells", "Legendre"),
         (lambda: AFNO((8, 8), 2, 1, 8), "a.pt2", "cells", "got AFNO"),
     ],
