@@ -13,6 +13,7 @@ from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
 from operformer.runs import Run
 from operformer.runs.experiment import NAMED, find_experiment
 from operformer.runs.report.tables import error_table, grid_name, settings_table, spoken_operator
+from operformer.text import markdown
 
 PAPER = """@article{calvello2025continuum,
   title = {Continuum Attention for Neural Operators},
@@ -39,9 +40,9 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str =
             *(f"{key}: {json.dumps(value)}" for key, value in _front_matter(run, licence).items()),
             "---",
             "",
-            f"# {experiment.name}",
+            f"# {markdown(experiment.name)}",
             "",
-            f"A neural operator ({operator}, {run.parameters:,} parameters) for {_maps(run)}. Made "
+            f"A neural operator ({operator}, {run.parameters:,} parameters) for {markdown(_maps(run))}. Made "
             f"with operformer {__version__}; physical units in and out, on grids it was not trained on.",
             "",
             "```python",
@@ -57,7 +58,7 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str =
             "## Training",
             "",
             f"{_pairs(run)}, {len(run.metrics)} of {training.epochs} epochs in "
-            f"{run.seconds:.0f} s{_where(run)}, validated on {data.validation}.{_scale(run)}",
+            f"{run.seconds:.0f} s{markdown(_where(run))}, validated on {data.validation}.{_scale(run)}",
             "",
             settings_table([run]).markdown(),
             "",

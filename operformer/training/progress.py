@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from operformer.terminal import Terminal
+from operformer.text import plain
 
 
 class TrainingDisplay:
     """Epoch, loss, error, samples per second and time left, on the console; ``samples`` are those of an epoch."""
 
     def __init__(
-        self, title: str, epochs: int, samples: int, first_epoch: int = 0, console: Console | None = None
+        self, title: str, epochs: int, samples: int, first_epoch: int = 0, console: Terminal | None = None
     ) -> None:
-        self._console = console or Console()
-        self._title, self._epochs = title, epochs
+        self._console = console or Terminal()
+        self._title, self._epochs = plain(title), epochs
         self._seen, self._started = 0, time.monotonic()
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
@@ -28,7 +30,7 @@ class TrainingDisplay:
             disable=not self._console.is_terminal,
         )
         self._task = self._bar.add_task(
-            title, total=epochs * samples, completed=first_epoch * samples, epoch=first_epoch, figures=""
+            self._title, total=epochs * samples, completed=first_epoch * samples, epoch=first_epoch, figures=""
         )
         self._figures = ""
 
@@ -52,7 +54,7 @@ class TrainingDisplay:
         self._bar.update(self._task, epoch=done, figures=f"{self._figures}  {self._rate():.0f} samples/s")
         if not self._console.is_terminal:
             line = f"{self._title}  epoch {done}/{self._epochs}  {self._figures}  {self._rate():.0f} samples/s"
-            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+            self._console.print(line, soft_wrap=True)
 
     def _rate(self) -> float:
         return self._seen / max(time.monotonic() - self._started, 1e-9)
