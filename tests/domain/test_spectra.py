@@ -1,7 +1,7 @@
 """Spectra of functions whose coefficients are known, and Parseval's identity with the quadrature's norm."""
 
 from itertools import product
-from math import log, pi
+from math import pi
 
 import pytest
 import torch
@@ -78,11 +78,3 @@ def test_the_functions_are_chosen_by_the_grid_and_by_what_is_periodic():
     assert [choose_transform(grid, True) for grid in (nodes, cells, periodic)] == ["cosine", "fourier", "fourier"]
     for grid in (Grid.rectilinear([0, 0.1, 1]), Grid.scattered([[0.1], [0.2]])):
         assert choose_transform(grid, True) is None
-
-
-@pytest.mark.parametrize(("grid", "decay"), [(Grid.uniform(4097), 2), (Grid.uniform(4096, kind="periodic"), 1)])
-def test_coefficients_of_a_function_that_is_not_periodic_decay(grid, decay):
-    """x on [0, 1]: cosine coefficients as k^-2, Fourier's as k^-1; energies are their squares. Precision stays."""
-    energy = energy_spectrum(grid.points[..., 0].unsqueeze(0), grid)
-    assert log(energy[9] / energy[81]) / log(9.0) == pytest.approx(2 * decay, abs=0.01)
-    assert energy_spectrum(torch.ones(1, *grid.shape), grid).dtype == torch.float32
