@@ -19,7 +19,7 @@ from operformer.files import held, refuse_links, remove
 from operformer.operators import Operator, load
 from operformer.problems.problem import Draws
 from operformer.runs.experiment import Experiment
-from operformer.runs.folder import occupy, read_experiment, refuse_another
+from operformer.runs.folder import occupy, outputs_of, read_experiment, refuse_another
 from operformer.runs.gallery import Gallery, show, write_gallery
 from operformer.runs.pairs import calibration_pairs, test_pairs, training_pairs
 from operformer.runs.provenance import note_seconds
@@ -45,7 +45,7 @@ def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) 
     drawing = time.monotonic() - started
     with locked(folder) if is_first() else nullcontext():
         if is_first():
-            occupy(experiment, folder, drawing)
+            occupy(experiment, folder, parts.train, drawing)
         return train(
             operator,
             [*coarser, parts.train] if coarser else parts.train,
@@ -60,17 +60,18 @@ def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) 
 def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
     """Errors on test pairs, the same draws on every grid: half to double the training resolution, irregular ones.
 
+    L2 errors are relative in physical units and in standardised ones, those of the paper's code.
     With them go samples to look at (gallery.npz) and for a flow the growth of errors in a rollout (rollout.json).
     """
     refuse_links(folder, FOLDERS)
     draws, started = draws or Draws(), time.monotonic()
     experiment, operator, device = _trained(folder)
-    is_periodic = experiment.problem.boundary == "periodic"
+    is_periodic, outputs = experiment.problem.boundary == "periodic", outputs_of(folder, operator)
     evaluations, shown = [], {}
     for label, samples in _tests(experiment, operator, device, draws):
         check_samples(samples, "test")
         prediction = predictions(operator, samples)
-        evaluations.append(assess(prediction, samples, label, is_periodic, partition(operator)))
+        evaluations.append(assess(prediction, samples, label, is_periodic, partition(operator), outputs))
         shown[label] = show(prediction, samples, torch.tensor(evaluations[-1].errors))
     rolled = _roll_out(operator, experiment, device, draws)
     with held(folder, create=False):

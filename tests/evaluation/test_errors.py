@@ -8,6 +8,7 @@ from operformer.domain import Samples, h1_norm
 from operformer.errors import DataError, DivergedError
 from operformer.evaluation import prediction
 from operformer.evaluation.errors import assess, evaluate, predict, predictions, relative_errors
+from operformer.evaluation.standard import Outputs
 from operformer.operators import Operator
 
 
@@ -40,6 +41,20 @@ def test_median_mean_and_worst_by_hand():
     assert evaluation.mean == pytest.approx(0.38, rel=1e-12)
     assert evaluation.worst == pytest.approx(0.75, rel=1e-12)
     assert (evaluation.label, evaluation.points) == ("here", 5)
+
+
+def test_standardised_errors_of_two_channels_by_hand():
+    samples = samples_with((0.3, 0.1))
+    units = Outputs((1.0, -2.0), (0.5, 3.0))
+    evaluation = evaluate(Double().double(), samples, outputs=units)
+    scale = torch.tensor(units.deviation, dtype=torch.float64).reshape(2, 1)
+    difference, z = (2 * samples.u - samples.z) / scale, (samples.z - torch.tensor([[1.0], [-2.0]])) / scale
+    expected = l2_norm(difference, IRREGULAR) / l2_norm(z, IRREGULAR)
+    assert evaluation.standardised_errors == pytest.approx(expected.tolist(), rel=1e-12)
+    assert evaluation.standardised.worst == pytest.approx(float(expected.max()), rel=1e-12)
+    found = Outputs.of(samples)
+    weights = IRREGULAR.weights / IRREGULAR.weights.sum()
+    assert found.mean == pytest.approx((samples.z.mean(0) @ weights).tolist(), rel=1e-12)
 
 
 def test_an_even_number_of_errors_has_its_median_between_two():

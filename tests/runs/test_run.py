@@ -15,6 +15,7 @@ from operformer.domain import Grid, Samples, h1_norm, l2_norm
 from operformer.errors import DataError, DivergedError, ResourceError, UsageError
 from operformer.problems import ControlledODE, Kolmogorov, Lorenz63
 from operformer.runs import evaluate_run, find_experiment, read_experiment, read_run, train_run
+from operformer.runs.folder import outputs_of
 from operformer.runs.gallery import read_gallery
 from operformer.runs.report.page import write_page
 from operformer.sharing.card import card
@@ -57,7 +58,7 @@ def folder(done, tmp_path):
 def test_each_step_leaves_its_file(done):
     assert sorted(path.name for path in done.iterdir()) == [
         ".lock", "checkpoints", "evaluation.json", "experiment.json", "gallery.npz", "made.json", "metrics.jsonl",
-        "operator", "seconds.json", "status.json", "training.json",
+        "operator", "outputs.json", "seconds.json", "status.json", "training.json",
     ]  # fmt: skip
     assert read_experiment(done) == small()
 
@@ -80,6 +81,21 @@ def test_errors_are_those_on_the_draws_after_training_and_validation(done):
         prediction = operator(samples.u.float(), grid).double()
         expected = l2_norm(prediction - samples.z, grid) / l2_norm(samples.z, grid)
         assert read_run(done).evaluation(label).errors == pytest.approx(expected.tolist(), rel=1e-5)
+        # With one channel standardising moves the truth by the mean of the training samples and changes nothing else.
+        mean = ControlledODE().sample(13, 8, seed=7).z.mean(0) @ grids["1x"].weights / grids["1x"].weights.sum()
+        moved = l2_norm(prediction - samples.z, grid) / l2_norm(samples.z - mean, grid)
+        assert read_run(done).evaluation(label).standardised_errors == pytest.approx(moved.tolist(), rel=1e-5)
+
+
+def test_a_run_without_its_units_takes_them_from_the_operator_or_has_none(folder):
+    whole = [e.standardised_errors for e in evaluate_run(folder)]
+    (folder / "outputs.json").unlink()
+    assert [list(e.standardised_errors) for e in evaluate_run(folder)] == [pytest.approx(e, rel=1e-5) for e in whole]
+    values = json.loads((folder / "evaluation.json").read_text())  # of 0.1.0
+    (folder / "evaluation.json").write_text(json.dumps([{k: one[k] for k in one if k[:4] != "stan"} for one in values]))
+    assert read_run(folder).evaluation("1x").standardised is None
+    increment = operformer.Increment(operformer.load(folder / "operator"))
+    assert outputs_of(folder, increment) is None  # whose normalisation is that of z - u
 
 
 def test_training_and_validation_pairs_are_the_first_of_the_draw(monkeypatch, tmp_path):
