@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from operformer import Grid
-from operformer.domain import Samples, h1_norm
+from operformer.domain import Samples, h1_norm, l2_norm
 from operformer.errors import DataError, DivergedError
 from operformer.evaluation import prediction
 from operformer.evaluation.errors import assess, evaluate, predict, predictions, relative_errors
