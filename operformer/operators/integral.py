@@ -167,7 +167,9 @@ class IsotropicMixing(Mixing):
         R(k) = sum_j max(0, 1 - |s / h - j|) R_j,    h = 3 / 4
 
     In Fourier's basis R is real, and its kernel even. With cosines R is a function of the Laplacian with Neumann's
-    condition. The boundary is left to the coordinates and to smoothing. |k| counts waves, of cosines half waves, along the longest of a patch's ``sides``. Muon knows the parameter by name.
+    condition. The boundary is left to the coordinates and to smoothing.
+
+    |k| counts waves, of cosines half waves, along the longest of a patch's ``sides``. Muon knows the parameter by name.
     """
 
     hats: Tensor
