@@ -29,8 +29,8 @@ def markdown(text: str) -> str:
 
 
 def drawn(text: str) -> str:
-    """The text as matplotlib draws it letter by letter: dollar signs begin no formula."""
-    return plain(text).replace("$", r"\$")
+    """The text as matplotlib draws it letter by letter, not too long: dollar signs begin no formula."""
+    return shown(text, 40, quoted=False).replace("$", r"\$")
 
 
 def _escaped(letter: str) -> str:

@@ -38,7 +38,7 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str =
     return "\n".join(
         [
             "---",
-            *(f"{key}: {json.dumps(value)}" for key, value in _front_matter(run, licence).items()),
+            *(f"{key}: {_quoted(value)}" for key, value in _front_matter(run, licence).items()),
             "---",
             "",
             f"# {markdown(experiment.name)}",
@@ -111,6 +111,11 @@ def model_table(models: Path = SHIPPED) -> Table:
     return Table('Models: operformer.load("NAME")', header, tuple(rows))
 
 
+def _quoted(value: Any) -> str:
+    """A value as JSON, in which nothing is a tag."""
+    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e")
+
+
 def _where(run: Run) -> str:
     return f" on {run.made['device']}" if run.made.get("device") else ""
 
@@ -170,6 +175,6 @@ def _loading(run: Run, name: str, loader: str) -> list[str]:
     return [
         f"from operformer import Grid, {loader}",
         "",
-        f"operator = {loader}({json.dumps(name)})",
+        f"operator = {loader}({_quoted(name)})",
         f"z = operator(u, {where}",
     ]
