@@ -58,6 +58,7 @@ def inner(svg):
 
 
 def arrays(text, folder):
+    text = text.encode("utf-8", "replace").decode().replace("/", "").replace("\x00", "")
     np.savez(folder / "a.npz", **{text or "a": np.ones((3, 4)), "b": np.ones((3, 4))})
     return told(lambda: operformer.read(folder / "a.npz"))
 
@@ -129,7 +130,7 @@ PLACES = {
     "tables": lambda text, *_: printed(lambda: show(Table(text, (text,), ((text,),)))),
     "titles of trainings": lambda text, *_: printed(lambda: TrainingDisplay(text, 2, 3).epoch(1, 0.1, 0.1)),
     "quotations": lambda text, *_: shown(text),
-    "names of arrays": lambda text, folder, *_: arrays(text.encode("utf-8", "replace").decode().replace("/", "").replace("\x00", ""), folder),
+    "names of arrays": lambda text, folder, *_: arrays(text, folder),
     "names of tensors": lambda text, folder, *_: tensors(text, folder),
     "checks of sets": set_with(lambda values, text: values["shards"][0]["checks"].update({text: 1.0})),
     "origins of sets": set_with(lambda values, text: values["header"]["origin"].update(file=text)),
