@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operformer.data.contents import POINTS, Contents, WeightsName, shown, whole
+from operformer.data.contents import POINTS, Contents, WeightsName, whole
 from operformer.domain import Grid, voronoi_weights
 from operformer.domain.box import GivenBounds, checked_bounds
 from operformer.domain.grid import UniformKind
 from operformer.errors import DataError, UsageError
+from operformer.text import shown
 
 # The kinds that coordinates alone can tell apart, likeliest first.
 RECOGNISED: tuple[UniformKind, ...] = ("nodes", "cells", "periodic")

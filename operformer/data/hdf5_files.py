@@ -33,13 +33,13 @@ from operformer.data.contents import (
     Array,
     Contents,
     refusing_damage,
-    shown,
     whole,
     why_not_numbers,
     why_too_large,
 )
 from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
+from operformer.text import shown
 
 MOST_OBJECTS = 100_000
 MATLAB_NUMBERS = {

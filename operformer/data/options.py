@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import get_args
 
-from operformer.data.contents import Array, Contents, WeightsName, shown
+from operformer.data.contents import Array, Contents, WeightsName
 from operformer.data.coordinates import (
     find_axes,
     find_many_points,
@@ -33,6 +33,7 @@ from operformer.domain import Grid
 from operformer.domain.box import Bounds, GivenBounds, checked_bounds
 from operformer.domain.grid import UNIFORM_KINDS, UniformKind
 from operformer.errors import DataError, UsageError
+from operformer.text import shown
 
 
 @dataclass(frozen=True)
