@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from operformer.data.contents import WeightsName
-from operformer.data.exchange import read_blocks
+from operformer.data.exchange import read_blocks, where_points_are
 from operformer.data.generation import begin, finish, pairs_per_shard, save_shard
 from operformer.data.manifest import Fields, GridRecord, Header
 from operformer.data.options import Options
@@ -33,28 +33,34 @@ def import_pairs(
     u: str | list[str] | None = None,
     z: str | list[str] | None = None,
     *,
-    layout: str | None = None,
+    layout: str | tuple[str, str] | None = None,
     steps: tuple[int, int] | None = None,
     lead: int | None = None,
-    grid: Grid | UniformKind | None = None,
+    grid: Grid | UniformKind | Sequence[UniformKind] | None = None,
     bounds: GivenBounds | None = None,
     weights: WeightsName = "voronoi",
+    axes: Sequence[str] | None = None,
+    coarser: str | Path | None = None,
 ) -> StoredPairs:
     """Keep the samples of a file as a set, which is read a few at a time.
 
     Args:
         path: The file, as for `operformer.read`.
         folder: The folder of the set. It is empty, does not exist, or holds the same set.
-        u, z, layout, steps, lead, grid, bounds, weights: What the file does not say, as for `operformer.read`.
+        u, z, layout, steps, lead, grid, bounds, weights, axes, coarser: What the file does not say, as for
+            `operformer.read`.
 
     Returns:
         The set.
     """
-    blocks = partial(read_blocks, path, BLOCK, Options(u, z, layout, steps, lead, grid, bounds, weights))
-    options = {"u": u, "z": z, "layout": layout, "steps": steps, "lead": lead, "bounds": bounds}
+    said = Options(u, z, layout, steps, lead, grid, bounds, weights, axes=axes, coarser=coarser)
+    blocks = partial(read_blocks, path, BLOCK, said)
+    options: dict[str, Any] = {"u": u, "z": z, "layout": layout, "steps": steps, "lead": lead, "bounds": bounds}
     options |= {"grid": repr(grid) if isinstance(grid, Grid) else grid}
-    options |= {"weights": None if weights == "voronoi" else weights}
+    options |= {"weights": None if weights == "voronoi" else weights, "axes": axes}
+    options |= {"coarser": None if coarser is None else Path(coarser).name}
     origin = {"file": Path(path).name, "options": {name: value for name, value in options.items() if value is not None}}
+    origin["points"] = where_points_are(path, said)
     return _store(blocks, Path(folder), Path(path).stem or "imported", origin)
 
 
