@@ -296,8 +296,8 @@ def _ask_of_time(path: Path, before: Sequence[Field], after: Sequence[Field]) ->
         return
     timed, plane = " ".join(both[0].layout), " ".join("y" if one == "t" else one for one in both[0].layout)
     raise DataError(
-        f"{path}: u and z are different arrays that vary in time; say --steps 0 -1 (or --lead) for u at one step and z at "
-        f'another, or --layout "{plane}" --axes x t for functions of space and time (now "{timed}"; layout=, axes=)'
+        f"{path}: u and z are different arrays that vary in time; say --steps 0 -1 (or --lead) for u at one step and z "
+        f'at another, or --layout "{plane}" --axes x t for functions of space and time (now "{timed}"; layout=, axes=)'
     )
 
 
