@@ -115,7 +115,8 @@ def _is_closed(rows: np.ndarray) -> bool:
     """Whether first and last values are equal in every sample, and that is no accident."""
     scale = np.abs(rows).max()
     first, last = rows[..., 0], rows[..., -1]
-    if np.abs(first - last).max() > EXACT * scale or len(rows) < 3 or _is_even(rows):
+    are_zero = np.abs(first).max() <= EXACT * scale
+    if np.abs(first - last).max() > EXACT * scale or len(rows) < 3 or (_is_even(rows) and not are_zero):
         return False
     least = 100 * EXACT * scale
     neighbours = min(np.abs(rows[..., 1]).max(), np.abs(rows[..., -2]).max())
