@@ -159,13 +159,14 @@ def _whole_axis(grid: Grid, k: int, like: Tensor) -> AxisDilation:
 
 
 def _dilated_axis(grid: Grid, k: int, count: int, r: float, is_even: bool, like: Tensor) -> AxisDilation:
-    n, device = (grid.shape[k], grid.points.device)
+    n, device = grid.shape[k], grid.points.device
     is_cells = grid.kind == "cells"
     m = (n - 1 if grid.kind == "nodes" else n) // count
     margin = ceil(PARTS * r - TINY) * m  # r m in parts of a point, as an integer: n may be a symbol
     # Each point stands for a cell; the cells that D_j^+ meets, and the points where chi_j is not zero.
-    reach = -(-margin // PARTS) if is_cells else -(-(2 * margin + PARTS) // (2 * PARTS)) - 1
-    first = -(-(2 * margin - PARTS) // (2 * PARTS)) if is_cells else -(-margin // PARTS)
+    # Rounded up by quotients of positive numbers alone: exported graphs round others towards zero.
+    up, up_half = (margin + PARTS - 1) // PARTS, (2 * margin + PARTS - 1) // (2 * PARTS)  # r m, and r m - 1/2
+    reach, first = (up, up_half) if is_cells else (up_half, up)
     last = first if is_cells else first - 1
     # Patches are the unit of length from here on, and D_j is [0, 1].
     left = (torch.arange(m + 2 * reach + (not is_cells), dtype=torch.float64, device=device) - reach) / m
