@@ -12,8 +12,7 @@ from operformer.domain.blending import AnyCover, AnyTransform, Cover, transform_
 from operformer.domain.dilation import Dilation, make_dilation
 from operformer.domain.patches import TensorPatches
 from operformer.operators.attention import check_heads
-from operformer.operators.integral import ModeTables, Spectrum
-from operformer.operators.isotropic import make_mixing
+from operformer.operators.integral import ModeTables, Spectrum, make_mixing
 
 
 def patched_attention(
