@@ -14,6 +14,7 @@ from operformer.operators.pretrained import SHIPPED
 from operformer.runs import Run
 from operformer.runs.experiment import NAMED, find_experiment
 from operformer.runs.report.tables import Table, error_table, grid_name, percent, settings_table, spoken_operator
+from operformer.text import markdown
 
 PAPER = """@article{calvello2025continuum,
   title = {Continuum Attention for Neural Operators},
@@ -37,12 +38,12 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str =
     return "\n".join(
         [
             "---",
-            *(f"{key}: {json.dumps(value)}" for key, value in _front_matter(run, licence).items()),
+            *(f"{key}: {_quoted(value)}" for key, value in _front_matter(run, licence).items()),
             "---",
             "",
-            f"# {experiment.name}",
+            f"# {markdown(experiment.name)}",
             "",
-            f"A neural operator ({operator}, {run.parameters:,} parameters) for {_maps(run)}. Made "
+            f"A neural operator ({operator}, {run.parameters:,} parameters) for {markdown(_maps(run))}. Made "
             f"with operformer {__version__}; physical units in and out, on grids it was not trained on.",
             "",
             "```python",
@@ -58,7 +59,7 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str =
             "## Training",
             "",
             f"{_pairs(run)}, {len(run.metrics)} of {training.epochs} epochs in "
-            f"{run.seconds:.0f} s{_where(run)}, validated on {data.validation}.{_scale(run)}",
+            f"{run.seconds:.0f} s{markdown(_where(run))}, validated on {data.validation}.{_scale(run)}",
             "",
             settings_table([run]).markdown(),
             "",
@@ -108,6 +109,11 @@ def model_table(models: Path = SHIPPED) -> Table:
         size = sum(file.stat().st_size for file in path.parent.iterdir())
         rows.append((path.parent.name, *what, *errors, f"{size / 1e6:.2f} MB"))
     return Table('Models: operformer.load("NAME")', header, tuple(rows))
+
+
+def _quoted(value: Any) -> str:
+    """A value as JSON, in which nothing is a tag."""
+    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _where(run: Run) -> str:
@@ -169,6 +175,6 @@ def _loading(run: Run, name: str, loader: str) -> list[str]:
     return [
         f"from operformer import Grid, {loader}",
         "",
-        f"operator = {loader}({json.dumps(name)})",
+        f"operator = {loader}({_quoted(name)})",
         f"z = operator(u, {where}",
     ]
