@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from rich.console import Console
 
 from operformer.errors import DataError
+from operformer.terminal import Terminal
 from operformer.training.checkpoint import Progress
 from operformer.training.lock import locked
 from operformer.training.recipe import Training
@@ -127,7 +127,7 @@ def test_the_command_prints_the_line(tmp_path):
 def shown(terminal, clock, title="lorenz-y", first_epoch=0, width=160):
     """Two epochs of three batches, 7 samples each, one second a batch."""
     stream = io.StringIO()
-    console = Console(file=stream, force_terminal=terminal, width=width, color_system=None)
+    console = Terminal(file=stream, force_terminal=terminal, width=width, color_system=None)
     with TrainingDisplay(title, first_epoch + 2, 3, first_epoch, console) as display:
         for epoch, (loss, error) in enumerate(((0.5, 0.25), (0.125, 0.0625)), start=first_epoch + 1):
             for _ in range(3):
@@ -159,7 +159,7 @@ def test_a_terminal_gets_its_cursor_back(clock):
     text = shown(True, clock)
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
     stream = io.StringIO()
-    with pytest.raises(KeyboardInterrupt), TrainingDisplay("t", 2, 3, 0, Console(file=stream, force_terminal=True)):
+    with pytest.raises(KeyboardInterrupt), TrainingDisplay("t", 2, 3, 0, Terminal(file=stream, force_terminal=True)):
         raise KeyboardInterrupt
     assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
 
