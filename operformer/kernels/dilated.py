@@ -63,7 +63,8 @@ def _add_kernel(  # type: ignore[no-untyped-def]
     column = tl.arange(0, width)
     total = tl.zeros([block, width], tl.float32)
     for i in tl.static_range(c0):
-        at0, share0 = tl.load(a0 + i * n0 + x0, present, 0), tl.load(w0 + i * n0 + x0, present, 0.0)
+        at0 = tl.load(a0 + i * n0 + x0, present, 0)
+        share0 = tl.load(w0 + i * n0 + x0, present, 0.0)
         for j in tl.static_range(c1):
             at1 = at0 + tl.load(a1 + j * n1 + x1, present, 0)
             share1 = share0 * tl.load(w1 + j * n1 + x1, present, 0.0)
