@@ -2,6 +2,7 @@
 
 from operformer.runs.experiment import Data, Experiment, find_experiment, parse
 from operformer.runs.folder import Run, is_evaluated, is_trained, read_experiment, read_run
+from operformer.runs.recommended import is_set, recommended_experiment
 from operformer.runs.steps import calibrate_run, errors_on_tests, evaluate_run, train_run
 from operformer.training.ranks import is_first
 from operformer.training.status import describe as describe_training
@@ -17,9 +18,11 @@ __all__ = [
     "find_experiment",
     "is_evaluated",
     "is_first",
+    "is_set",
     "is_trained",
     "parse",
     "read_experiment",
     "read_run",
+    "recommended_experiment",
     "train_run",
 ]

@@ -159,17 +159,22 @@ NAMED = {path.stem: path for path in sorted((Path(__file__).parent / "named").gl
 
 def find_experiment(source: str, overrides: Sequence[str] = ()) -> Experiment:
     """The experiment of a name in `NAMED` or of a .toml (or .json) file, changed by overrides."""
+    return changed(read_mapping(source), overrides)
+
+
+def read_mapping(source: str) -> Any:
+    """The nested plain values of a name in `NAMED` or of a .toml (or .json) file."""
     path = Path(source)
     if path.suffix == ".json":
-        return changed(read_json(path), overrides)
+        return read_json(path)
     if path.suffix == ".toml":
-        return changed(_read_toml(path), overrides)
+        return _read_toml(path)
     if path.suffix:
         raise UsageError(
-            f"an experiment is a name or a .toml file: got {source!r}; pairs of your own come in by operformer import, "
-            "and examples/own.toml is an experiment on them"
+            f"an experiment is a name or a .toml file: got {source!r}; samples of your own come in by operformer "
+            "import, and the folder that it makes is trained on"
         )
-    return changed(_read_toml(choose(NAMED, source, "the experiment")), overrides)
+    return _read_toml(choose(NAMED, source, "the experiment"))
 
 
 def changed(mapping: Any, overrides: Sequence[str]) -> Experiment:
@@ -177,7 +182,7 @@ def changed(mapping: Any, overrides: Sequence[str]) -> Experiment:
     if not isinstance(mapping, dict):
         raise UsageError(f"an experiment must be a table of settings: got {mapping!r}")
     for override in overrides:
-        _apply(mapping, override)
+        apply_override(mapping, override)
     return parse(mapping)
 
 
@@ -188,7 +193,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not TOML: {error}") from None
 
 
-def _apply(mapping: dict[str, Any], override: str) -> None:
+def apply_override(mapping: dict[str, Any], override: str) -> None:
+    """Change one setting of nested plain values, as section.setting=value says."""
     key, equals, text = override.partition("=")
     section, dot, name = key.partition(".")
     if not (equals and text) or (not dot and key != "name"):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from operformer.domain import Grid, Samples, h1_norm, l2_norm
-from operformer.domain.spectra import choose_transform, coefficients
+from operformer.evaluation.spectra import choose_transform, coefficients
 
 LEFT_OUT = 1e-3  # what lies beyond the waves that are counted, as a part of the function's norm
 SAME = 0.02  # of the root mean square: values that are the same, or zero
