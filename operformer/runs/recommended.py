@@ -10,8 +10,9 @@ from typing import Any
 from operformer.data.manifest import MANIFEST
 from operformer.data.store import open_pairs
 from operformer.errors import UsageError
+from operformer.operators import load
 from operformer.problems.problem import Draws
-from operformer.runs.experiment import Experiment, apply_override, parse, read_mapping
+from operformer.runs.experiment import Experiment, apply_override, parse, read_mapping, trained_place, trained_settings
 from operformer.runs.folder import read_experiment
 from operformer.runs.steps import training_pairs
 from operformer.training.ranks import world_size
@@ -26,33 +27,37 @@ def is_set(source: str) -> bool:
 
 
 def recommended_experiment(
-    source: str, overrides: Sequence[str], minutes: float, folder: Path
+    source: str, overrides: Sequence[str], minutes: float, folder: Path, start: str = ""
 ) -> tuple[Experiment, tuple[str, ...]]:
     """The experiment, and in four lines what was chosen and why; the one that the folder holds is not chosen again.
 
     ``source`` is the folder of a set, whose last tenths validate and test, or an experiment's file or name, whose
-    operator and training are left out. Overrides are kept.
+    operator and training are left out. Overrides are kept. ``start`` is a trained operator to go on from, if any.
     """
     base = of_set(source) if is_set(source) else {k: v for k, v in read_mapping(source).items() if k in KEPT}
     base |= {"operator": {}, "training": {}}
     for override in overrides:
         apply_override(base, override)
     given = {name: base.pop(name) for name in ("operator", "training")}
-    draft = parse(base)
+    draft = parse(base | ({"start": start} if start else {}))
     if (folder / "experiment.json").is_file():
         return _resumed(draft, given, folder), ()
     if world_size() > 1:
         raise UsageError("one process chooses the recipe; start the training without torchrun, stop and resume it")
+    if start:
+        given["operator"] = trained_settings(start, given["operator"])
     pairs, _ = training_pairs(draft, Draws())
-    chosen = recommend(pairs[: draft.data.train], minutes, **given)
-    found = {"operator": chosen.operator, "training": asdict(chosen.training)}
+    trained = load(trained_place(start)) if start else None
+    chosen = recommend(pairs[: draft.data.train], minutes, trained or given["operator"], given["training"])
+    found = {"operator": given["operator"] if start else chosen.operator, "training": asdict(chosen.training)}
     return parse(draft.to_mapping() | found), chosen.reasons
 
 
 def _resumed(draft: Experiment, given: Mapping[str, Mapping[str, Any]], folder: Path) -> Experiment:
     """The experiment that the folder holds, if it is on the same samples and as the overrides say."""
     there = read_experiment(folder)
-    other = [] if (there.problem, there.data) == (draft.problem, draft.data) else ["its samples differ"]
+    parts = ("problem", "data", "start")
+    other = [f"its {part} differs" for part in parts if getattr(there, part) != getattr(draft, part)]
     mapping = there.to_mapping()
     for section, values in given.items():
         other += [f"{section}.{key} differs" for key, value in values.items() if mapping[section].get(key) != value]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from inspect import signature
 from math import log2, prod
@@ -43,6 +44,7 @@ class Recommendation:
         reasons: four lines: what was found in the samples, and what was chosen for it.
         channels: components of u and z.
         dim: the dimension of the domain.
+        start: the trained operator to go on from, if there is one.
     """
 
     operator: Mapping[str, Any]
@@ -50,9 +52,12 @@ class Recommendation:
     reasons: tuple[str, ...]
     channels: tuple[int, int]
     dim: int
+    start: Operator | None = None
 
     def make_operator(self) -> Operator:
-        """A fresh operator; its first weights follow from the training's seed."""
+        """A fresh operator, whose first weights follow from the training's seed, or a copy of the trained one."""
+        if self.start is not None:
+            return deepcopy(self.start)
         return _fresh(self.operator, self.channels, self.dim, self.training.seed)
 
     def __str__(self) -> str:
@@ -62,7 +67,7 @@ class Recommendation:
 def recommend(
     samples: Pairs,
     minutes: float = 2.0,
-    operator: Mapping[str, Any] | None = None,
+    operator: Mapping[str, Any] | Operator | None = None,
     training: Mapping[str, Any] | None = None,
 ) -> Recommendation:
     """Choose an operator and a training for samples of your own.
@@ -73,7 +78,8 @@ def recommend(
     Args:
         samples: the training samples, in memory or on disk.
         minutes: how long training may take on this machine, with the choice. Good values: 2 to 60.
-        operator: settings of the operator that are not to be chosen, such as {"basis": "cosine"} or {"name": "TNO"}.
+        operator: settings of the operator that are not to be chosen, such as {"basis": "cosine"} or {"name": "TNO"}; or
+            a trained operator, which is to learn these samples, too.
         training: settings of `Training` that are not to be chosen, such as {"batch_size": 8}.
 
     Returns:
@@ -93,10 +99,27 @@ def recommend(
     started = _clock()
     some = samples[torch.arange(min(len(samples), LOOKED_AT))].to(dtype=torch.float32)
     features = measure(some)
-    candidates = _candidates(features, operator or {}, training or {}, len(samples))
+    start = operator if isinstance(operator, Operator) else None
+    given = {} if isinstance(operator, Operator) else operator or {}
+    candidates = _candidates(features, given, training or {}, len(samples))
+    if start is not None:
+        known = {"name": start.kind, **start.settings}
+        candidates = [
+            (
+                known,
+                construct(
+                    Training, {**_common(features, len(samples)), "learning_rate": 2e-3, **(training or {})}, "training"
+                ),
+            )
+        ]
     device = training_device(candidates[0][1])
     seconds = 60 * minutes
-    raced = [_race(*one, some.to(device), 0.25 * seconds / len(candidates)) for one in candidates]
+    raced = []
+    for settings, how in candidates:
+        fresh = (
+            deepcopy(start) if start is not None else _fresh(settings, samples.channels, features.grid.dim, how.seed)
+        )
+        raced.append(_race(fresh.to(device), how, some.to(device), 0.25 * seconds / len(candidates)))
     errors = [error for error, _ in raced]
     best = errors.index(min(errors))
     (settings, how), per_update = candidates[best], raced[best][1]
@@ -107,7 +130,7 @@ def recommend(
         how = replace(how, epochs=max(1, min(MOST_EPOCHS, int((seconds - (_clock() - started)) / epoch))))
     told = [(one, error) for (one, _), error in zip(candidates, errors, strict=True)]
     reasons = (*_found(features, len(samples)), _decided(told, settings), _trained(how, per_update, len(samples)))
-    return Recommendation(settings, how, reasons, samples.channels, features.grid.dim)
+    return Recommendation(settings, how, reasons, samples.channels, features.grid.dim, start)
 
 
 def _candidates(
@@ -121,10 +144,7 @@ def _candidates(
     if features.is_zero_at_boundary:
         shared["last"] = ["dirichlet"]
     fourier, cosine = ("fourier", 2) if features.is_periodic else ("cosine", 1), ("cosine", 1)
-    batch = min(16, max(4, 2 ** round(log2(max(1.0, POINTS_PER_BATCH / points)))))
-    batch = max(1, min(batch, count // 8))
-    common = {"batch_size": batch, "schedule": "one-cycle", "optimizer": "muon"}
-    common["loss"] = "h1" if features.has_slopes else "l2"
+    common = _common(features, count)
     kinds = [(fourier, True, 8)] if features.is_periodic else [(cosine, True, 8), (cosine, False, 8)]
     kinds.append((("fourier", 2), False, 0))
     found: list[tuple[dict[str, Any], Training]] = []
@@ -145,6 +165,14 @@ def _candidates(
         found.append((tno, construct(Training, {**common, "learning_rate": 2e-3, **training}, "training")))
     changed = [(_changed(settings, operator), how) for settings, how in found]
     return [one for k, one in enumerate(changed) if one[0] not in [before for before, _ in changed[:k]]]
+
+
+def _common(features: Features, count: int) -> dict[str, Any]:
+    """The training's settings that all candidates share."""
+    batch = 2 ** round(log2(max(1.0, POINTS_PER_BATCH / prod(features.grid.shape))))
+    batch = max(1, min(16, max(4, batch), count // 8))
+    loss = "h1" if features.has_slopes else "l2"
+    return {"batch_size": batch, "schedule": "one-cycle", "optimizer": "muon", "loss": loss}
 
 
 def _changed(settings: dict[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,9 +202,8 @@ def _fresh(settings: Mapping[str, Any], channels: tuple[int, int], dim: int, see
         return make_operator(settings, "operator", in_channels=channels[0], out_channels=channels[1], dim=dim)
 
 
-def _race(settings: dict[str, Any], how: Training, some: Samples, seconds: float) -> tuple[float, float]:
+def _race(operator: Operator, how: Training, some: Samples, seconds: float) -> tuple[float, float]:
     """The error of a candidate on samples that it has not seen, after a short cycle, and the seconds of an update."""
-    operator = _fresh(settings, some.channels, some.grid.dim, how.seed).to(some.u.device)
     kept = max(1, len(some) // 5)
     train, rest = some[:-kept], some[-kept:]
     fit_normalisation(operator, train)
