@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from operformer import load
 from operformer.cli import main
@@ -53,3 +54,34 @@ def test_a_name_keeps_its_problem_and_too_few_samples_are_refused(folder, capsys
     assert command("train", folder / "set", "data.train=4", *SMALL, "--out", folder / "few") == 2
     assert "at least 5 training samples" in capsys.readouterr().err
     assert not (folder / "few").exists()
+
+
+def test_a_run_is_trained_further_and_its_operator_elsewhere(folder, capsys):
+    run, other = folder / "first", folder / "tuned"
+    assert command("train", folder / "set", *SMALL, "--out", run) == 0
+    assert command("train", run, "--more", 2) == 0
+    training = read_experiment(run).training
+    assert (training.epochs, training.restarts) == (3, (1,))
+    assert len((run / "metrics.jsonl").read_text().splitlines()) == 3
+    assert command("train", run) == 0  # nothing is left to do
+    assert command("train", folder / "set", "--from", run, "training.epochs=1", "training.learning_rate=1e-9",
+                   "--out", other) == 0  # fmt: skip
+    assert "chosen: SpectralOperator" in capsys.readouterr().out
+    before, after = load(run / "operator"), load(other / "operator")
+    assert torch.equal(before.input_scale, after.input_scale)
+    pairs = zip(before.parameters(), after.parameters(), strict=True)
+    assert all(torch.allclose(one, two, atol=1e-6) for one, two in pairs)  # at so low a rate nothing moves
+    for words, message in (
+        ((run, "training.epochs=9"), "resumed as it is"),
+        ((folder / "set", "--more", 2), "give the folder of a run"),
+        ((folder / "set", "--from", run, "operator.n_layers=3", "--out", folder / "no"), "whose weights belong to it"),
+        (("lorenz-y", "--from", run, "operator.n_layers=3"), "whose weights belong to it"),
+    ):
+        assert command("train", *words) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_shipped_model_learns_on_at_another_resolution(folder):
+    draws = ("data.resolution=16", "data.train=4", "data.validation=2", "data.test=2", "training.epochs=1")
+    assert command("train", "lorenz-y", "--from", "lorenz-tno", *draws, "--out", folder / "shipped") == 0
+    assert load(folder / "shipped" / "start").description == load("lorenz-tno").description
