@@ -12,6 +12,7 @@ file of --out is not run again.
 import argparse
 import json
 import time
+from dataclasses import replace
 from math import pi
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +31,8 @@ VALIDATION, TEST = 20, 50
 
 def parts_of(problem, folder):
     """Training, validation and test samples, generated and imported unless they are there."""
-    count, home = problem.train + VALIDATION + TEST, folder / problem.name
+    count = problem.train + VALIDATION + TEST
+    home = folder / f"{problem.name}-{count}"
     if not (home / "manifest.json").is_file():
         folder.mkdir(parents=True, exist_ok=True)
         np.savez(folder / f"{problem.name}.npz", **problem.samples(count))
@@ -140,7 +142,7 @@ def by_kernel(parts, is_kernel):
     best = None
     distance = torch.cdist(u, u)
     widths = torch.median(distance) * 2.0 ** torch.arange(-2, 4) if is_kernel else [None]
-    sizes = [None] if is_kernel else [8, 16, 32, 64, 128, 199]
+    sizes = [None] if is_kernel else [n for n in (8, 16, 32, 64, 128, 256) if n < len(u)]
     right = torch.linalg.svd(u, full_matrices=False).Vh
     for choice in widths if is_kernel else sizes:
         if is_kernel:
@@ -209,6 +211,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problems", nargs="*", default=list(PROBLEMS))
     parser.add_argument("--minutes", type=float, default=1.5)
+    parser.add_argument("--samples", type=int, help="training samples, where not 200 or 300")
     parser.add_argument("--folder", type=Path, default=Path("data/own"))
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -216,7 +219,9 @@ def main():
     rows = json.loads(arguments.out.read_text())["rows"] if arguments.out and arguments.out.is_file() else []
     for name in arguments.problems:
         if name not in [row["problem"] for row in rows]:
-            rows += measure(PROBLEMS[name], arguments.folder, arguments.minutes)
+            problem = PROBLEMS[name]
+            problem = replace(problem, train=arguments.samples or problem.train)
+            rows += measure(problem, arguments.folder, arguments.minutes)
         if arguments.out:
             arguments.out.write_text(json.dumps({"minutes": arguments.minutes, "rows": rows}, indent=2) + "\n")
     rows = [row for row in rows if row["problem"] in arguments.problems]

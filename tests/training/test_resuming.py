@@ -128,7 +128,8 @@ def test_a_cycle_that_is_added_begins_with_the_best_weights(carry_out, tmp_path)
     start = operformer.load(tmp_path / "run" / "cycles" / "0003").state_dict()
     assert all(torch.equal(start[name], tensor) for name, tensor in first.state_dict().items())
     rates = [record["learning_rate"] for record in metrics(tmp_path / "run")]
-    assert rates[3] > rates[2] and rates[4] == rates[2] == 0  # down to zero, and once more
+    assert rates[3] > rates[2]  # down to zero, and once more
+    assert rates[4] == rates[2] == 0
     with pytest.raises(UsageError, match="another restarts"):
         carry_out(tmp_path / "run", replace(more, restarts=(2,)))
 
