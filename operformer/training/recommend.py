@@ -189,7 +189,7 @@ def _changed(settings: dict[str, Any], operator: Mapping[str, Any]) -> dict[str,
 def _modes(features: Features, halves: int) -> int:
     """Modes along an axis: what z is made of and half as many again, as far as the points and the time allow."""
     grid = features.grid
-    per_axis = min(grid.shape) if grid.axes is not None else int((prod(grid.shape) / 2) ** (1 / grid.dim))
+    per_axis = min(grid.shape) if grid.axes is not None else int(prod(grid.shape) ** (1 / grid.dim))
     most = min(MOST_MODES[grid.dim], per_axis // 2)
     if features.half_waves is None:
         return max(2, most)
