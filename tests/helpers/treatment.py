@@ -68,7 +68,6 @@ SMALLER = (
     Smaller(r"operformer train examples/lorenz\.toml .*", append=_LINE),
     Smaller(r"operformer train data/mine .*", replace={"--minutes 2": "--minutes 0.02"}),
     Smaller(
-        r"python benchmarks/own_data\.py --minutes .*", "oscillator --samples 24", {"--minutes 0.5": "--minutes 0.01"}
     ),
     Smaller(r"operformer train examples/darcy\.toml --out .*", append=_PLANE),
     Smaller(r"torchrun --nproc-per-node 4 .* train lorenz-y .*", _LINE, {"--nproc-per-node 4": "--nproc-per-node 2"}),
