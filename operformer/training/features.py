@@ -66,12 +66,12 @@ def _is_zero_at_boundary(z: Tensor, grid: Grid) -> bool:
 
 def _is_periodic(values: Tensor, grid: Grid) -> bool:
     """Whether every channel goes on across the faces as it does inside: no larger steps, or the same value on nodes."""
-    if grid.kind not in ("nodes", "cells"):
+    if grid.kind not in ("nodes", "cells", "left"):
         return False
     for k in range(-grid.dim, 0):
         across = _mean_square(values.select(k, 0) - values.select(k, -1))
         inside = _mean_square(torch.diff(values, dim=k))
-        most = 4 * inside if grid.kind == "cells" else SAME**2 * _mean_square(values)
+        most = SAME**2 * _mean_square(values) if grid.kind == "nodes" else 4 * inside
         if bool((across > most).any()):
             return False
     return True
