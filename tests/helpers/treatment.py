@@ -61,8 +61,6 @@ SMALLER = (
     Smaller(r"python -m paper (train lorenz-y --recipe best|record|report results).*", tiny=True),
     Smaller(r"operformer train examples/lorenz\.toml .*", append=_LINE),
     Smaller(r"operformer train data/mine .*", replace={"--minutes 2": "--minutes 0.02"}),
-    Smaller(
-    ),
     Smaller(r"operformer train examples/darcy\.toml --out .*", append=_PLANE),
     Smaller(r"torchrun --nproc-per-node 4 .* train lorenz-y .*", _LINE, {"--nproc-per-node 4": "--nproc-per-node 2"}),
     Smaller(r"python -m paper reproduce (?!--from).*", tiny=True),
