@@ -141,7 +141,7 @@ def certify(
         seed: of the probes and of the scattered points.
 
     Returns:
-        The certificate; ``print("\n".join(certificate.lines()))`` shows it.
+        The certificate; ``certificate.lines()`` are its lines of text, the verdict last.
     """
     if isinstance(operator, Operator):
         kind = kind or operator.usual_kind
