@@ -162,13 +162,13 @@ def test_hostile_text_only_appears(place, tmp_path, call, make_run, make_exhibit
 
 
 @pytest.mark.faults
-def test_every_hostile_text_in_every_place(tmp_path, call, make_run, make_exhibit, record_property):
+def test_every_hostile_text_in_every_place(tmp_path, call, make_run, make_exhibit, count):
     number = 0
     for place in PLACES:
         for text in HOSTILE:
             attempt(place, text, tmp_path / str(number), call, make_run, make_exhibit)
             number += 1
-    record_property("faults", ("texts planted in names and titles, each shown harmlessly", number))
+    count("texts planted in names and titles, each shown harmlessly", number)
     assert number >= 500
 
 
@@ -176,4 +176,5 @@ def test_what_is_printable_stays_and_the_rest_is_an_escape():
     assert plain("Größe × 2 · שלום 数") == "Größe × 2 · שלום 数"
     assert plain("a\x1b[2J\u202e\ud800\n") == "a\\x1b[2J\\u202e\\ud800\\n"
     assert markdown("a|b <i>*x*</i>") == r"a\|b \<i\>\*x\*\</i\>"
+    assert markdown("[a](b) [a][b] < 1 %, [104]") == r"[a\](b) [a\][b] < 1 %, [104]"
     assert drawn("$x$") == r"\$x\$"

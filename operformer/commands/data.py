@@ -107,6 +107,7 @@ def import_(
     steps: Annotated[tuple[int, int] | None, Parameter(negative="")] = None,
     lead: int | None = None,
     weights: Literal["voronoi", "equal"] = "voronoi",
+    skip: Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative="")] = (),
 ) -> None:
     """Keep pairs of your own as a set: .npz, .npy, HDF5, NetCDF, MATLAB, PDEBench, The Well, torch.save's .pt.
 
@@ -140,6 +141,8 @@ def import_(
         Pair every time step with the one so much later.
     weights
         Of scattered points whose file has no array weights: the volumes of their Voronoi cells, or all equal.
+    skip
+        Samples to leave out, counted from 0, such as --skip 7 12.
     """
     from operformer.data.importing import import_pairs
     from operformer.data.summary import summarise
@@ -152,6 +155,7 @@ def import_(
         "lead": lead,
         "bounds": given,
         "weights": weights,
+        "skip": skip,
     }
     options |= {"grid": _single(grid), "axes": list(axes) or None, "coarser": coarser}
     stored = import_pairs(path, out, inputs, outputs, **options)

@@ -150,6 +150,7 @@ class Options:
             [Field(name, arrays[name], self.layouts[k] if self.layouts else found[name]) for name in names]
             for k, names in enumerate((u, z))
         )
+        _refuse_two_grids(contents, before, after)
         if self.layouts is None and not contents.layouts and self.lead is None and self.steps is None:
             _ask_of_time(contents.path, before, after)
         return contents, before, after, self._extent(contents, [*before, *after])
@@ -175,8 +176,7 @@ class Options:
                 if extent.setdefault(letter, n) != n:
                     what = {"b": "samples", "t": "steps in time"}.get(letter, f"points along {letter}")
                     raise DataError(
-                        f"{contents.path}: {shown(field.name)} has {n} {what}, where {extent[letter]} are expected; if "
-                        "u and z are known on different points, a set cannot hold them yet: it has one grid"
+                        f"{contents.path}: {shown(field.name)} has {n} {what}, where {extent[letter]} are expected"
                     )
         for letter in space_of(tuple(extent)):
             if extent[letter] < 2:
@@ -309,3 +309,17 @@ def _names_of(given: object, which: str) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise UsageError(f"{which} must be the name of an array, or several different ones: got {given!r}")
     return names
+
+
+def _refuse_two_grids(contents: Contents, before: list[Field], after: list[Field]) -> None:
+    """Refuse inputs and outputs that are known on different numbers of points, and name both."""
+    if not (before and after):
+        return
+    one, other = (
+        {k: n for k, n in sizes(f.layout, f.array.shape).items() if k in "xyzn"} for f in (before[0], after[0])
+    )
+    if one.keys() == other.keys() and one != other:
+        shapes = " and ".join(" x ".join(map(str, extent.values())) for extent in (one, other))
+        raise DataError(
+            f"{contents.path}: u and z are known on different grids of {shapes} points; thin or interpolate one of them"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
@@ -20,8 +21,11 @@ from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
 from operformer.evaluation.standard import Outputs
-from operformer.files import read_json, write_json
+from operformer.files import LARGEST_NUMBER, read_json, write_json
+from operformer.operators.pretrained import check_weights, weights_hash
 from operformer.settings import construct
+
+_LABEL = re.compile(r"\d{1,4}(\.\d{1,9})?x|[a-z-]{0,39}[a-wyz]")  # a multiple of the training grid, or a word
 
 
 def write_evaluations(evaluations: Sequence[Evaluation], path: Path) -> None:
@@ -31,7 +35,7 @@ def write_evaluations(evaluations: Sequence[Evaluation], path: Path) -> None:
 
 def read_evaluations(path: Path) -> list[Evaluation]:
     """The evaluations of a file, that on the training grid among them."""
-    values = read_json(path)
+    values = read_json(path, LARGEST_NUMBER)
     with _told_as_damage(path):
         evaluations = [_evaluation(one) for one in values]
         if "1x" not in {evaluation.label for evaluation in evaluations}:
@@ -46,7 +50,7 @@ def write_outputs(outputs: Outputs, path: Path) -> None:
 
 def read_outputs(path: Path) -> Outputs:
     """Those of a file."""
-    values = read_json(path)
+    values = read_json(path, LARGEST_NUMBER)
     with _told_as_damage(path):
         found = construct(Outputs, _complete(Outputs, values), "outputs")
         if len(found.mean) != len(found.deviation) or not all(value > 0 for value in found.deviation):
@@ -69,17 +73,17 @@ def rollout_values(rollout: Rollout) -> dict[str, Any]:
 
 def read_rollout(path: Path) -> Rollout:
     """The rollout of a file."""
-    values = read_json(path)
+    values = read_json(path, LARGEST_NUMBER)
     with _told_as_damage(path):
         return rollout_of(values)
 
 
 def rollout_of(values: Mapping[str, Any]) -> Rollout:
     """The rollout that plain values describe."""
-    given = _complete(Rollout, values)
+    given = _complete(Rollout, {"weights": "", **values})  # which files of 0.1.0 do not have
     errors, persistence = (_steps(given[name], len(given["times"])) for name in ("errors", "persistence"))
     last = None if given["spectrum"] is None else spectrum_of(given["spectrum"])
-    times = {"times": given["times"]}
+    times = {"times": given["times"], "weights": given["weights"]}
     return construct(Rollout, times, "rollout", errors=errors, persistence=persistence, spectrum=last)
 
 
@@ -101,7 +105,7 @@ def _told_as_damage(path: Path) -> Iterator[None]:
 
 def _evaluation(values: Mapping[str, Any]) -> Evaluation:
     nested = ("median_sample", "worst_sample", "spectrum", "jumps")
-    values = {"standardised_errors": [], **values}  # which files of 0.1.0 do not have
+    values = {"standardised_errors": [], "weights": "", **values}  # which files of 0.1.0 do not have
     evaluation = construct(
         Evaluation,
         {key: value for key, value in _complete(Evaluation, values).items() if key not in nested},
@@ -111,9 +115,15 @@ def _evaluation(values: Mapping[str, Any]) -> Evaluation:
         spectrum=None if values["spectrum"] is None else spectrum_of(values["spectrum"]),
         jumps=None if values["jumps"] is None else jumps_of(values["jumps"]),
     )
-    if not evaluation.errors or any(
-        len(others) not in (0, len(evaluation.errors))
-        for others in (evaluation.h1_errors, evaluation.standardised_errors)
+    if not _LABEL.fullmatch(evaluation.label) or evaluation.points < 1:
+        raise ValueError("a grid has no name, or no points")
+    if (
+        not evaluation.errors
+        or min(evaluation.errors) < 0
+        or any(
+            len(others) not in (0, len(evaluation.errors))
+            for others in (evaluation.h1_errors, evaluation.standardised_errors)
+        )
     ):
         raise ValueError("errors are missing")
     return evaluation
@@ -166,14 +176,14 @@ _NUMBERS = ("alpha", "delta", "factor", "relative_error")
 
 def write_calibration(calibration: Calibration, coverages: Mapping[str, Coverage], path: Path) -> None:
     """Put the calibration at the path in one step, with what was counted on test pairs, by grid."""
-    values = {name: getattr(calibration, name) for name in (*_NUMBERS, "count")}
+    values = {name: getattr(calibration, name) for name in (*_NUMBERS, "count", "weights")}
     values |= {"coverage": {label: asdict(found) for label, found in coverages.items()}}
     write_json(path, values | {"grid": _grid_values(calibration.grid), "spread": calibration.spread.tolist()})
 
 
 def read_calibration(path: Path) -> Calibration:
     """The calibration of a file."""
-    values = read_json(path)
+    values = read_json(path, LARGEST_NUMBER)
     try:
         numbers = {name: float(values[name]) for name in _NUMBERS}
         grid = _grid_of(values["grid"])
@@ -182,10 +192,14 @@ def read_calibration(path: Path) -> Calibration:
             raise ValueError("a number is not finite")
         if tuple(spread.shape[1:]) != grid.shape or bool((spread <= 0).any()):
             raise ValueError("the spread is no positive function on its grid")
-        return Calibration(**numbers, count=int(values["count"]), spread=spread, grid=grid)
+        weights = str(values.get("weights", ""))
+        found = Calibration(**numbers, count=int(values["count"]), spread=spread, grid=grid, weights=weights)
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError, RuntimeError) as error:
         reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
         raise DataError(f"{path} is damaged ({reason}); run: operformer calibrate {path.parent}") from None
+    if (path.parent / "operator").is_dir():
+        check_weights(weights, path, weights_hash(path.parent / "operator"), f"operformer calibrate {path.parent}")
+    return found
 
 
 def _grid_values(grid: Grid) -> dict[str, Any]:
