@@ -97,8 +97,6 @@ def test_a_run_without_errors_is_reported(whole, tmp_path, call, recwarn):
 
 TYPED = ["9" * 400, "9" * 5000, "1e400", "nan", "[" * 900 + "]" * 900]
 SETTINGS = [
-    "problem.rho", "problem.recover", "operator.hidden_channels", "data.train", "training.learning_rate", "training.seed",
-]  # fmt: skip
     "problem.rho",
     "problem.recover",
     "operator.hidden_channels",
