@@ -88,7 +88,8 @@ def taken(kernel):
 
 def main():
     if not DUMP.exists():
-        return print("this Triton comes without the tools for CUDA")
+        print("this Triton comes without the tools for CUDA")
+        return
     halves = [name for name in sys.argv[1:] if not name.startswith("-")] or ["fp16", "bf16"]
     forms = list(product([True, False], [False, True])) if "--variants" in sys.argv else [(True, False)]
     for half in halves:
