@@ -183,7 +183,7 @@ def read_inputs(
     return values, grids[0]
 
 
-def write(samples: Samples, path: str | Path) -> None:
+def write(samples: Samples, path: str | Path, is_new: bool = False) -> None:
     """Write samples to a file that others read, and `read` too. The file appears in one step.
 
     It holds u and z (count, channels, *shape), bounds (d, 2), and grid_x, grid_y and grid_z of a tensor product or
@@ -193,6 +193,7 @@ def write(samples: Samples, path: str | Path) -> None:
     Args:
         samples: The functions, on any grid.
         path: The file; its suffix .npz, .h5 or .hdf5 says the format.
+        is_new: Whether to refuse if the file is there, also if another process has just written it.
     """
     path = Path(path)
     check_name(path)
@@ -214,7 +215,7 @@ def write(samples: Samples, path: str | Path) -> None:
                 file[name] = np.asarray(values)
     else:
         np.savez(content, **arrays)  # numbers only, so nothing is pickled
-    write_bytes(path, content.getvalue())
+    write_bytes(path, content.getvalue(), is_new=is_new)
 
 
 def check_name(path: Path) -> None:
