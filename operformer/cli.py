@@ -50,6 +50,7 @@ app = App(
     suppress_keyboard_interrupt=False,
     help_epilogue="With --debug an error comes with its traceback; --memory 8G refuses what would need more.",
 )
+app.register_install_completion_command()  # operformer --install-completion: the shell completes commands and options
 for title, commands in GROUPS.items():
     group = Group.create_ordered(title)
     for command in commands:

@@ -111,10 +111,10 @@ def spoken_operator(name: str) -> str:
 
 
 def run_names(runs: Sequence[Run]) -> list[str]:
-    """What a reader calls each run: its operator and, where that is not enough, its experiment and its place."""
+    """What a reader calls each run: its operator and, where that is not enough, its folder, or its place."""
     names = [spoken_operator(run.experiment.operator["name"]) for run in runs]
     if len(set(names)) < len(names):
-        names = [f"{name} {run.experiment.name}" for name, run in zip(names, runs, strict=True)]
+        names = [f"{name} {run.folder or run.experiment.name}" for name, run in zip(names, runs, strict=True)]
     if len(set(names)) < len(names):
         names = [f"{name} {number}" for number, name in enumerate(names, 1)]
     return names
