@@ -211,4 +211,5 @@ def _check_count(scored: int, alpha: float, given: int) -> None:
     least = least_count(alpha)
     if scored < least:
         halved = f", half of which give the spread; {2 * least - 1} are enough" if scored < given else ""
-        raise UsageError(f"alpha={alpha:g} needs scores of at least {least} samples: got {given}{halved}; or raise alpha")
+        asked = f"alpha={alpha:g} needs scores of at least {least} samples"
+        raise UsageError(f"{asked}: got {given}{halved}; or raise alpha")
