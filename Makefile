@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 ORDERS := tests/operators/test_convergence.py tests/operators/test_tno.py tests/operators/test_fano.py tests/operators/test_vitno.py
 
-.PHONY: help demo reproduce test test-kernels test-pages test-slow test-faults orders house walk package docs lint format benchmark clean
+.PHONY: help demo reproduce test test-kernels test-pages test-slow test-faults orders house words walk package docs lint format benchmark clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | sort
@@ -40,6 +40,9 @@ orders: $(VENV)/installed-dev      ## the observed orders of convergence, and th
 
 house: $(BIN)/python              ## rooms, edges, files, lines, functions and constructors, now and before
 	$(BIN)/python .ci/house.py
+
+words: $(BIN)/python              ## words, long sentences and listed words of every page, now and before
+	$(BIN)/python .ci/words.py
 
 walk: $(VENV)/installed            ## files entered on the way of one sample through a training, a forward pass and a prediction
 	OMP_NUM_THREADS=1 $(BIN)/python .ci/walk.py
