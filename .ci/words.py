@@ -81,11 +81,16 @@ def _page(text):
 def sentences(text):
     """The sentences of a page: no code, no tables, no headings; a link counts by its words, code by one."""
     text = re.sub(r"^```.*?^```|\$\$.*?\$\$|<!--.*?-->", "", text, flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"`[^`]*`|\$[^$]*\$", "code", text)
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)|\[([^\]]*)\]\[[^\]]*\]", r"\1\2", text)
+    text = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", re.sub(r"`[^`]*`|\$[^$]*\$", "code", text))
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)|\[([^\]]*)\]\[[^\]]*\]", r"\1\2", text)
     kept = ["" if re.match(r"\s*[|#>]|    |---|--8<--", line) else line for line in text.splitlines()]
     parts = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", "\n".join(kept))
-    return [s for part in parts for s in re.split(r"(?<=[.!?:;])\s+", " ".join(part.split()).strip("* -")) if s]
+    return [
+        s
+        for part in parts
+        for s in re.split(r"(?<=[.!?:;])\s+", " ".join(part.replace("**", "").split()).strip("* -"))
+        if s
+    ]
 
 
 def _strings(tree):
