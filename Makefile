@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 ORDERS := tests/operators/test_convergence.py tests/operators/test_tno.py tests/operators/test_fano.py tests/operators/test_vitno.py
 
-.PHONY: help demo reproduce test test-kernels test-pages test-slow test-faults orders house words walk package docs lint format benchmark clean
+.PHONY: help demo reproduce test test-kernels test-pages test-slow test-faults orders house words walk package docs pictures lint format benchmark clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | sort
@@ -53,6 +53,9 @@ package: $(VENV)/installed-dev     ## build wheel and sdist, install the wheel b
 docs: $(VENV)/installed-dev        ## the documentation in site/, to be opened from there (twenty seconds)
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/python -m mkdocs build --strict
 	@echo "documentation: file://$(CURDIR)/site/index.html"
+
+pictures: $(VENV)/installed        ## the pictures of README, from a model that comes along and from the records (half a minute)
+	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python docs/making/pictures.py
 
 lint: $(VENV)/installed-dev        ## ruff and mypy
 	$(BIN)/ruff check .
