@@ -17,7 +17,14 @@ from operformer.errors import UsageError
 from operformer.files import write_bytes
 from operformer.runs.folder import Run
 from operformer.runs.report.explorer import Exhibit, explorer_data
-from operformer.runs.report.figures import resolution_figure, samples_figure, to_svg, training_figure
+from operformer.runs.report.figures import (
+    FACES,
+    faces_figure,
+    resolution_figure,
+    samples_figure,
+    to_svg,
+    training_figure,
+)
 from operformer.runs.report.tables import (
     UNKNOWN_WEIGHTS,
     error_table,
@@ -111,6 +118,10 @@ def _pictures(runs: Sequence[Run]) -> list[Picture]:
             where = f"{_capitalised(name)} on the {grid_name(label)}{GRADED_PLANE if is_plane else DESCRIPTIONS[label]}"
             caption = f"{where}: the test samples of median and of worst error."
             pictures.append(picture(samples_figure(run, label), caption))
+    for run, name in zip(runs, run_names(runs), strict=True):
+        jumps = run.evaluation("1x").jumps
+        if jumps is not None and jumps.face_ratio is not None:
+            pictures.append(picture(faces_figure(run), f"{_capitalised(name)} at the faces of its patches: {FACES}."))
     pictures.append(picture(training_figure(runs), "Training: loss and validation error by epoch."))
     return pictures
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from operformer.errors import DataError, ResourceError, UsageError
+from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
 from operformer.problems import Lorenz63
 from operformer.runs.report import page
 from operformer.runs.report.page import summary, write_page
@@ -104,6 +105,15 @@ def test_one_picture_for_each_irregular_grid_and_run(make_run, read):
     assert len(reader.addresses) == 7
     captions = [text for text in reader.text if "median and of worst" in text]
     assert len(set(captions)) == len(captions) == 5
+
+
+@pytest.mark.usefixtures("plain_pictures")
+def test_patches_have_a_picture_of_their_faces(make_run, read):
+    run = make_run(labels=("1x",))
+    faces = FaceJumps((2,), (AxisJumps(0, 0.6, 0.2, 0.5, 0.4),))
+    _, reader = read(replace(run, evaluations=[replace(run.evaluations[0], jumps=faces)]))
+    assert sum("at the faces of its patches" in text for text in reader.text) == 1
+    assert len(reader.addresses) == 4  # resolution, one grid, faces, training
 
 
 def test_the_summary_says_what_came_out(make_run):
