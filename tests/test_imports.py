@@ -11,7 +11,7 @@ import operformer
 
 ROOT = Path(operformer.__file__).parent
 # What each room may import. Everyone may use SHARED; nothing in the package imports `paper`, its first client.
-SHARED = {"errors", "files", "settings"}
+SHARED = {"checking", "errors", "files", "settings"}
 EDGES = {
     "domain": set(),
     "kernels": set(),

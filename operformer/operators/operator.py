@@ -19,6 +19,7 @@ from operformer.domain.samples import is_point
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
 from operformer.operators.per_grid import PerGrid
+from operformer.settings import check_count
 
 T = TypeVar("T")
 
@@ -210,12 +211,6 @@ def _plain(value: Any) -> Any:
 
 def _channelwise(values: Tensor, n_axes: int) -> Tensor:
     return values.reshape(-1, *[1] * n_axes)
-
-
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Refuse what is not a whole number of at least ``least``."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name} must be a whole number of at least {least}: got {value!r}")
 
 
 def _name(t: Tensor) -> str:
