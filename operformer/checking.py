@@ -38,6 +38,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
                 check_name(key, names, f"{title} has no argument {key}")
             raise UsageError(f"{title}: {error}") from None
         for name, value in bound.arguments.items():
+            if form.parameters[name].kind is Parameter.VAR_KEYWORD:
+                continue
             if form.parameters[name].kind is Parameter.VAR_POSITIONAL:
                 bound.arguments[name] = tuple(converted(one, hints[name], name) for one in value)
             elif name in hints:
@@ -45,9 +47,11 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*bound.args, **bound.kwargs)
         except (MemoryError, OverflowError, RuntimeError) as error:
+            title = function.__qualname__.removesuffix(".__init__")
             if is_too_large(error):
-                title = function.__qualname__.removesuffix(".__init__")
                 raise ResourceError(f"{title} needs more memory than there is; use smaller sizes") from None
+            if "meta tensor" in str(error):
+                raise UsageError(f"{title} was given tensors on the device meta, which hold no values") from None
             raise
 
     return call

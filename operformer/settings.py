@@ -120,6 +120,8 @@ def _converted_plain(value: Any, hint: type, where: str) -> Any:
     number = {int: Integral, float: Real}.get(hint)
     if type(value) is not hint and not (number and isinstance(value, number) and not isinstance(value, bool)):
         raise UsageError(f"{where} must be {_PLAIN[hint]}: got {named(value)}")
+    if hint is int and abs(value) > LARGEST:
+        raise UsageError(f"{where} must be a number that can be counted to: got {named(value)}")
     if hint is not float:
         return hint(value)
     try:
@@ -198,4 +200,5 @@ def _converted_to_one_of(value: Any, alternatives: tuple[Any, ...], where: str) 
 
 
 _PLAIN = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+LARGEST = 2**63 - 1
 LONGEST_NAME = 255  # bytes of a file's name on every system

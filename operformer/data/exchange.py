@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from operformer.checking import checked
 from operformer.data.array_files import open_mat, open_npy, open_npz
 from operformer.data.contents import Contents, UniformKind, WeightsName
 from operformer.data.manifest import MANIFEST
@@ -27,6 +28,7 @@ NPY = b"\x93NUMPY"
 HDF5 = (".h5", ".hdf5")
 
 
+@checked
 def read(
     path: str | Path,
     u: str | Sequence[str] | None = None,
@@ -104,6 +106,7 @@ def read_blocks(
         raise UsageError(f"first and count ask for pairs {first} to {first + (count or 1) - 1}: {path} holds {passed}")
 
 
+@runtime_checkable
 class TakesFunctions(Protocol):
     """What has to be known of an operator to read its inputs."""
 
@@ -115,6 +118,7 @@ class TakesFunctions(Protocol):
         """The box it was trained on."""
 
 
+@checked
 def read_inputs(
     path: str | Path,
     operator: TakesFunctions,
@@ -163,6 +167,7 @@ def read_inputs(
     return values, grids[0]
 
 
+@checked
 def write(samples: Samples, path: str | Path) -> None:
     """Write samples to a file that others read, and `read` too. The file appears in one step.
 

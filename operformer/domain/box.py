@@ -18,16 +18,17 @@ GivenBounds = Annotated[Sequence[Sequence[float]], AS_GIVEN]
 Numbers = Annotated[Tensor | np.ndarray | Sequence[Any], AS_GIVEN]  # read by `as_numbers`
 
 
-def checked_bounds(bounds: GivenBounds | None, dim: int) -> Bounds:
-    """One (lower, upper) for each axis; None is the unit cube."""
+def checked_bounds(bounds: GivenBounds | None, dim: int | None) -> Bounds:
+    """One (lower, upper) for each axis, however many if ``dim`` is not known; None is the unit cube."""
     if bounds is None:
-        return ((0.0, 1.0),) * dim
+        return ((0.0, 1.0),) * (dim or 1)
     try:
         box = tuple((float(lower), float(upper)) for lower, upper in bounds)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         box = ()
-    if len(box) != dim:
-        raise UsageError(f"bounds must be one (lower, upper) for each of {dim} axes: got {named(bounds)}")
+    if len(box) != dim if dim else not 1 <= len(box) <= 3:
+        of = f"each of {dim} axes" if dim else "each axis"
+        raise UsageError(f"bounds must be one (lower, upper) for {of}: got {named(bounds)}")
     if not all(lower < upper and isfinite(upper - lower) for lower, upper in box):
         raise UsageError(f"bounds must be finite and grow from lower to upper: got {box}")
     return box

@@ -20,7 +20,7 @@ from operformer.checking import as_device, checked
 from operformer.domain.box import Bounds, GivenBounds, Numbers, as_numbers, checked_bounds, checked_points
 from operformer.domain.quadrature import trapezoidal_weights
 from operformer.errors import UsageError
-from operformer.settings import AS_GIVEN, named
+from operformer.settings import AS_GIVEN, LARGEST, named
 
 UniformKind = Literal["nodes", "cells", "periodic"]
 Kind = Literal["nodes", "cells", "periodic", "rectilinear", "scattered", "ragged"]
@@ -310,7 +310,7 @@ def _checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
         sizes = tuple(index(n) for n in shape) if isinstance(shape, Iterable) else (index(shape),)
     except (TypeError, RuntimeError):
         sizes = ()
-    if not sizes or min(sizes) < 2:
+    if not sizes or min(sizes) < 2 or max(sizes) > LARGEST:
         raise UsageError(f"a grid needs a whole number of at least two points along each axis: got {named(shape)}")
     if len(sizes) > 3:
         raise UsageError(f"a grid has one, two or three axes: got the shape {named(sizes)}")

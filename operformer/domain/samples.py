@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad as pad_zeros
 
 from operformer.checking import as_device, checked
+from operformer.domain.box import as_numbers
 from operformer.domain.grid import Grid, refused_index
 from operformer.errors import DataError, UsageError
 from operformer.settings import check_count, converted, named
@@ -186,10 +187,11 @@ def pad(values: Sequence[Tensor], grid: Grid) -> Tensor:
     if len(values) != len(counts):
         raise UsageError(f"values must be one tensor for each of {len(counts)} sets of points: got {len(values)}")
     for k, (one, n) in enumerate(zip(values, counts, strict=True)):
+        as_numbers(one, f"values of sample {k}")
         if one.ndim != 2 or one.shape[1] != n or one.shape[0] != values[0].shape[0]:
             channels = values[0].shape[0] if values[0].ndim else "channels"
             raise UsageError(f"values of sample {k} must be ({channels}, {n}): got {tuple(one.shape)}")
-        if one.layout != torch.strided or one.dtype != values[0].dtype or one.device != values[0].device:
+        if one.dtype != values[0].dtype or one.device != values[0].device:
             raise UsageError(f"values of all samples must be of one type: got {values[0].dtype} and {one.dtype}")
     return torch.stack([pad_zeros(one, (0, grid.shape[0] - one.shape[1])) for one in values])
 

@@ -17,6 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from operformer.checking import checked
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
 from operformer.errors import UsageError
@@ -111,6 +112,7 @@ class Certificate:
         )
 
 
+@checked
 def certify(
     operator: AnyOperator,
     probes: Probes | None = None,
@@ -145,7 +147,8 @@ def certify(
     if isinstance(operator, Operator):
         kind = kind or operator.usual_kind
         probes = probes or smooth_probes(operator, seed=seed, periodic=kind == "periodic")
-        resolution, bounds = resolution or resolution_for(operator), bounds or operator.bounds
+        resolution = resolution or resolution_for(operator)
+        bounds = operator.bounds if bounds is None else bounds
     if probes is None or resolution is None:
         raise UsageError("certify needs probes and resolution for what is not an Operator; see its documentation")
     doublings = doublings if doublings is not None else (4 if len(resolution) == 1 else 2)

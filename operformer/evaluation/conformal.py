@@ -17,6 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from operformer.checking import checked
 from operformer.domain import Grid, Pairs, Samples
 from operformer.domain.interpolation import interpolate
 from operformer.domain.samples import check_samples
@@ -47,12 +48,14 @@ class Calibration:
     spread: Tensor
     grid: Grid
 
+    @checked
     def half_width(self, grid: Grid) -> Tensor:
         """q s(x) on any grid of the domain: (channels, *shape), float64; s is read by interpolation."""
         read = interpolate(self.spread, self.grid, grid.to(self.grid.points.device))
         lowest = self.spread.flatten(1).amin(1).reshape(-1, *[1] * grid.n_axes)
         return (self.factor * torch.maximum(read, lowest)).to(grid.points.device)
 
+    @checked
     def band(self, prediction: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
         """The lower and the upper end of the band around G(u) (..., channels, *shape)."""
         half = self.half_width(grid).to(prediction)
@@ -69,6 +72,7 @@ class Coverage:
     relative_errors: float  # the share of pairs whose relative L2 error is below the bound: 1 - alpha or more
 
 
+@checked
 def calibrate(
     operator: AnyOperator, samples: Pairs, alpha: float = 0.1, delta: float = 0.05, spread: SpreadName = "rms"
 ) -> Calibration:
@@ -100,6 +104,7 @@ def calibrate(
     return Calibration(alpha, delta, len(samples) - used, factor, bound, s.cpu(), samples.grid.to("cpu"))
 
 
+@checked
 def coverage(calibration: Calibration, operator: AnyOperator, samples: Samples) -> Coverage:
     """How often the band and the bound hold on these pairs, whose grid need not be that of the calibration."""
     check_samples(samples, "test")
@@ -140,8 +145,6 @@ def least_count(alpha: float) -> int:
 
 def check_request(count: int, alpha: float, delta: float, spread: SpreadName) -> int:
     """How many of so many pairs give the spread; refuses what they cannot answer."""
-    if spread not in ("rms", "constant"):
-        raise UsageError(f'spread must be "rms" or "constant": got {spread!r}')
     if not 0 < alpha < 1:
         raise UsageError(f"alpha must be between 0 and 1: got {alpha}; 0.1 is a coverage of 90 %")
     if not 0 <= delta < 1:

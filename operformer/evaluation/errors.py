@@ -10,6 +10,7 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
+from operformer.checking import checked
 from operformer.domain import Pairs, Samples
 from operformer.domain.samples import check_samples
 from operformer.errors import DivergedError
@@ -101,6 +102,7 @@ class Images:
     prediction: list[list[list[float]]]
 
 
+@checked
 def evaluate(
     operator: nn.Module,
     samples: Samples,

@@ -13,13 +13,14 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from operformer.checking import checked
 from operformer.domain import Grid
 from operformer.domain.box import Bounds
 from operformer.domain.samples import is_point
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
 from operformer.operators.per_grid import PerGrid
-from operformer.settings import check_count
+from operformer.settings import check_count, named
 
 T = TypeVar("T")
 
@@ -54,9 +55,14 @@ class Operator(nn.Module, ABC):
     domain_lower: Tensor
     domain_extent: Tensor
 
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        if "__init__" in vars(cls) and cls.__module__.startswith("operformer."):
+            cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
+
     def __init__(self, dim: int, in_channels: int, out_channels: int, hidden_channels: int, n_layers: int) -> None:
         super().__init__()
-        if dim not in (1, 2, 3) or not isinstance(dim, int) or isinstance(dim, bool):
+        if dim not in (1, 2, 3):
             raise UsageError(f"dim must be 1, 2 or 3: got {dim!r}")
         check_count("in_channels", in_channels)
         check_count("out_channels", out_channels)
@@ -121,8 +127,8 @@ class Operator(nn.Module, ABC):
             z (batch, out_channels, *shape), in physical units.
         """
         grid = self._checked(u, grid)
-        if query is not None and query.dim != self.dim:
-            raise UsageError(f"the query grid must have dimension {self.dim}: got {query.dim}")
+        if query is not None and (not isinstance(query, Grid) or query.dim != self.dim):
+            raise UsageError(f"query must be a Grid of dimension {self.dim}: got {named(query)}")
         given = (u - _channelwise(self.input_mean, grid.n_axes)) / _channelwise(self.input_scale, grid.n_axes)
         z = self.transform(given, grid, query)
         n_axes = z.ndim - 2
@@ -153,6 +159,7 @@ class Operator(nn.Module, ABC):
         """What config.json holds: the class, the wrappers around it and the settings."""
         return {"operator": self.kind, "wrappers": list(self.wrappers), "settings": self.settings}
 
+    @checked
     def save_pretrained(self, folder: str | Path, weights: Mapping[str, Tensor] | None = None) -> None:
         """Write ``model.safetensors`` and ``config.json``; nothing in them can run.
 
@@ -176,6 +183,8 @@ class Operator(nn.Module, ABC):
         if grid is not None and grid.counts is not None and not self.is_pointwise:
             remedy = "give each sample alone, on grid.of_sample(k), or use a TNO"
             raise UsageError(f"{self.kind} takes samples of one grid: got {grid}; {remedy}")
+        if u.layout != torch.strided:
+            raise UsageError(f"u must be a dense tensor: got {u.layout}; try u.to_dense()")
         n_axes = self.dim if grid is None else grid.n_axes
         if u.ndim != n_axes + 2 or u.shape[1] != self.in_channels:
             axes = ", ".join(["*"] * n_axes if grid is None else [str(n) for n in grid.shape])

@@ -12,11 +12,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
+from operformer.checking import as_device, checked
 from operformer.domain import Grid
 from operformer.domain.box import Bounds
 from operformer.domain.samples import Samples, concatenate
 from operformer.errors import UsageError
 from operformer.problems.symmetry import Symmetry
+from operformer.settings import check_count
 
 Boundary = Literal["open", "wall", "periodic"]
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)  # resolutions of an evaluation, as multiples of the training resolution
@@ -104,6 +106,7 @@ class Problem(ABC):
         """Samples on the grid `_solved_on`, which these streams of random numbers made, on another grid."""
         raise NotImplementedError
 
+    @checked
     def sample(
         self,
         count: int,
@@ -129,10 +132,15 @@ class Problem(ABC):
             The samples first, ..., first + count - 1.
         """
         check_draws(count, seed, first)
+        device = as_device(device)
+        if not dtype.is_floating_point:
+            raise UsageError(f"dtype must be torch.float32 or torch.float64: got {dtype}")
         grid = resolution if isinstance(resolution, Grid) else self.grid(resolution)
         check_inside(grid, self.bounds)
         grid = grid.to(device)
-        size = self.block[torch.device(device).type]
+        size = self.block.get(device.type)
+        if size is None:
+            raise UsageError(f"samples are solved on a CPU or a GPU: got the device {device}")
         solved = []
         for start in range(first, first + count, size):
             draws = [stream(seed, index) for index in range(start, min(start + size, first + count))]
@@ -263,16 +271,14 @@ def stream(seed: int, index: int) -> np.random.Generator:
 
 def check_draws(count: int, seed: int, first: int) -> None:
     """Refuse what cannot be counted or seeded."""
-    if count < 1:
-        raise UsageError(f"count must be at least 1: got {count}")
+    check_count("count", count)
     check_seed("seed", seed)
-    if first < 0:
-        raise UsageError(f"first must not be negative: got {first}")
+    check_count("first", first, least=0)
 
 
 def check_seed(name: str, seed: int) -> None:
     """Refuse what is no seed."""
-    if not 0 <= seed < 2**32:
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise UsageError(f"{name} must be from 0 to 2^32 - 1: got {seed}")
 
 

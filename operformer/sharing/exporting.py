@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from operformer.checking import checked
 from operformer.domain.basis import Legendre
 from operformer.domain.grid import UniformKind, symbolic_grid
 from operformer.errors import ResourceError, UsageError
@@ -40,6 +41,7 @@ MOST = 2**16  # points of a patch along an axis, and functions in a batch
 TRACED_BATCH, TRACED = 3, (11, 13, 7)
 
 
+@checked
 def export(operator: Operator, path: str | Path, kind: UniformKind = "nodes") -> Path:
     """Write u (batch, in_channels, *shape) -> z, on uniform grids of this kind in the operator's domain, as one file.
 

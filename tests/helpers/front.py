@@ -177,7 +177,7 @@ def targets(folder):
         "Grid.scattered": (Grid.scattered, {"points": points, "weights": points[:, 0] + 1, "bounds": [(0, 1), (0, 1)]}),
         "Grid.ragged": (Grid.ragged, {"points": [points, points[:3]], "weights": [points[:, 0], points[:3, 0]],
                                       "bounds": [(0, 1), (0, 1)]}),
-        "Grid.to": (lambda grid, device: grid.to(device), {"grid": line, "device": "cpu"}),
+        "Grid.to": (line.to, {"device": "cpu"}),
         "Grid.of_samples": (lambda index: ragged.of_samples(index), {"index": torch.tensor([0, 2])}),
         "Grid.of_sample": (lambda k: ragged.of_sample(k), {"k": 1}),
         "voronoi_weights": (operformer.voronoi_weights, {"points": points, "bounds": [(0, 1), (0, 1)]}),
