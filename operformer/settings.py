@@ -113,12 +113,12 @@ def converted(value: Any, hint: Any, where: str) -> Any:
     return _of_class(value, origin or hint, where)
 
 
-def _converted_plain(value: Any, hint: type, where: str) -> Any:
+def _converted_plain(value: Any, hint: Any, where: str) -> Any:
     """A number, a text or a truth value; numbers of numpy become Python's."""
     if hint is bool and type(value).__name__ == "bool_":
         return bool(value)
-    number = {int: Integral, float: Real}.get(hint)
-    if type(value) is not hint and not (number and isinstance(value, number) and not isinstance(value, bool)):
+    numbers: dict[type, type] = {int: Integral, float: Real}
+    if type(value) is not hint and (isinstance(value, bool) or not isinstance(value, numbers.get(hint, hint))):
         raise UsageError(f"{where} must be {_PLAIN[hint]}: got {named(value)}")
     if hint is int and abs(value) > LARGEST:
         raise UsageError(f"{where} must be a number that can be counted to: got {named(value)}")

@@ -30,12 +30,12 @@ def card(run: Path, *, name: str = "owner/name", licence: str = "mit") -> None:
 
 def models() -> None:
     """List the models that come with the library: what they map, where they were trained, their errors and sizes."""
-    from operformer.sharing.models import model_table
+    from operformer.sharing.card import model_table
 
     show(model_table())
 
 
-def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic"] | None = None) -> None:
+def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic", "left"] | None = None) -> None:
     """Write a trained operator as one graph for uniform grids of any resolution: .pt2 (torch.export) or .onnx.
 
     Parameters

@@ -18,7 +18,7 @@ from operformer.domain.patches import Patches, make_patches
 from operformer.domain.transform import Transform, make_transform
 from operformer.errors import UsageError
 from operformer.operators.integral import FourierIntegralOperator, Spectrum
-from operformer.operators.per_grid import PerGrid
+from operformer.operators.operator import PerGrid
 from operformer.settings import check_count, check_fields, construct
 
 Boundary = Literal["periodic", "dirichlet", "neumann"]
@@ -108,7 +108,7 @@ def _read_layer(given: Any) -> LastLayer:
     if isinstance(given, int) and not isinstance(given, bool):
         return SpectralResidual(given)
     if isinstance(given, str) and given in _BASES:
-        return Smoothing(given)
+        return Smoothing(given)  # type: ignore[arg-type]
     if isinstance(given, Mapping):
         return construct(Smoothing, given, "last")
     known = ", ".join(get_args(Boundary))

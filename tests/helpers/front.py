@@ -33,7 +33,8 @@ JUNK = {
     "None": None, "True": True, "0": 0, "1": 1, "-1": -1, "2": 2, "3.5": 3.5, "1e400": 10**400, "10^18": 10**18,
     "10^9": 10**9, "-10^30": -(10**30), "nan": float("nan"), "inf": float("inf"), "-inf": float("-inf"), "1e308": 1e308,
     "1j": 1j, "''": "", "'a'": "a", "nul": "a\0b", "long": "x" * 5000, "b''": b"a", "()": (), "[]": [], "{}": {},
-    "[1]": [1], "(0, 2)": (0, 2), "(2, 3, 5)": (2, 3, 5), "(1, 2, 3, 4)": (1, 2, 3, 4), "[None]": [None], "['a']": ["a"],
+    "[1]": [1],
+    "(0, 2)": (0, 2), "(2, 3, 5)": (2, 3, 5), "(1, 2, 3, 4)": (1, 2, 3, 4), "[None]": [None], "['a']": ["a"],
     "[[1, 2], [3]]": [[1, 2], [3]], "nested": [[[[1.0]]]], "[nan]": [float("nan")], "{'a': 1}": {"a": 1},
     "object": object(), "type": int, "lambda": lambda *_: None, "device": torch.device("cpu"), "float32": torch.float32,
     "scalar": torch.tensor(1.0), "row": torch.arange(3.0), "no rows": torch.zeros(0, 2), "array": np.ones((2, 2)),
@@ -48,7 +49,7 @@ def of_tensor(t):
     nan, infinite = t.clone(), t.clone()
     if t.numel() and t.is_floating_point():
         nan.view(-1)[0], infinite.view(-1)[-1] = torch.nan, torch.inf
-    made = {
+    return {
         "as float64": t.double(), "as float32": t.float(), "as float16": t.half(), "as int": t.long(),
         "as bool": t.bool(), "as complex": t.to(torch.complex64), "with NaN": nan, "with inf": infinite,
         "requires grad": t.clone().float().requires_grad_(), "grad, double": t.clone().double().requires_grad_(),
@@ -60,7 +61,6 @@ def of_tensor(t):
         "bfloat16": t.bfloat16(), "sparse": t.to_sparse(), "wide": torch.cat([t, t], -1) if t.ndim else t,
         "array of objects": t.numpy().astype(object), "list of tensors": list(t) if t.ndim else [t],
     }  # fmt: skip
-    return made
 
 
 @cache
@@ -319,7 +319,7 @@ def late(*_):
 
 
 def attempt(known, call):
-    """"worked", "refused", or where another error comes from."""
+    """ "worked", "refused", or where another error comes from."""
     name, chosen = call
     function, good = known[name]
     signal.alarm(SECONDS)
