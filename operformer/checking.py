@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, signature
@@ -63,13 +64,21 @@ def is_too_large(error: BaseException) -> bool:
     return isinstance(error, MemoryError | OverflowError) or any(one in str(error) for one in told)
 
 
+def check_memory(need: int, what: str, remedy: str) -> None:
+    """Refuse what takes more bytes than the machine has, before they are taken."""
+    there_is = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else need
+    if need > there_is:
+        needed = f"{need / 2**30:.1f} GiB" if need < 2**60 else "far more"
+        raise ResourceError(f"{what} needs {needed} of memory, and there are {there_is / 2**30:.1f} GiB; {remedy}")
+
+
 def as_device(device: torch.device | str) -> torch.device:
     """The device of that name, which must be there."""
     if isinstance(device, torch.device) and device.type == "cpu":
         return device
     try:
         found = torch.device(device)
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, ValueError, OverflowError):
         raise UsageError(f'device must be such as "cpu" or "cuda": got {device!r}') from None
     try:
         torch.empty(0, device=found)

@@ -183,7 +183,7 @@ def write(samples: Samples, path: str | Path) -> None:
     path = Path(path)
     check_name(path)
     grid = samples.grid.to("cpu")
-    arrays: dict[str, Any] = {"u": samples.u.cpu().numpy(), "z": samples.z.cpu().numpy()}
+    arrays: dict[str, Any] = {name: _array_of(values) for name, values in (("u", samples.u), ("z", samples.z))}
     if grid.axes is not None:
         arrays |= {f"grid_{letter}": axis.numpy() for letter, axis in zip("xyz", grid.axes, strict=False)}
     elif grid.counts is None:
@@ -201,6 +201,12 @@ def write(samples: Samples, path: str | Path) -> None:
     else:
         np.savez(content, **arrays)  # numbers only, so nothing is pickled
     write_bytes(path, content.getvalue())
+
+
+def _array_of(values: Tensor) -> np.ndarray:
+    """The values as numpy keeps them; it has no bfloat16."""
+    values = values.detach().cpu()
+    return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
 
 
 def check_name(path: Path) -> None:

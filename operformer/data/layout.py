@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -12,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from operformer.checking import check_memory
 from operformer.data.contents import Array
 from operformer.domain import Grid, Samples
 from operformer.domain.samples import is_point
-from operformer.errors import DataError, ResourceError, UsageError
+from operformer.errors import DataError, UsageError
 
 Layout = tuple[str, ...]
 SQUARE = 8  # from this size on, (b, n, n) is a square of n x n points and not n channels
@@ -173,7 +173,8 @@ class Selection:
         states = self.extent.get("b", 1) * self.extent.get("t", 1)
         stored = sum(prod(field.array.shape) * max(4, field.array.dtype.itemsize) for field in fields)
         # Twice: a copy is made while the axes are moved.
-        _check_memory(2 * stored * n_samples * per_sample // states, self.path)
+        need = 2 * stored * n_samples * per_sample // states
+        check_memory(need, f"reading {self.path}", "read a part of it with first= and count=")
         parts = [field.read(space, samples, slice(times.start, times.stop)) for field in fields]
         shape = tuple(self.extent[letter] for letter in space)
         whole = [np.broadcast_to(part, (n_samples, per_sample, part.shape[2], *shape)) for part in parts]
@@ -183,13 +184,3 @@ class Selection:
         if self.grid.counts is None:
             return values
         return values.where(is_point(self.grid.of_samples(slice(begin, end))), 0.0)  # beyond the points may be anything
-
-
-def _check_memory(need: int, path: Path) -> None:
-    """Refuse to read what cannot fit."""
-    there_is = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else need
-    if need > there_is:
-        raise ResourceError(
-            f"reading {path} needs {need / 2**30:.1f} GiB of memory, and there are {there_is / 2**30:.1f}; read a part "
-            "of it with first= and count="
-        )

@@ -295,6 +295,8 @@ def check_weights(weights: Tensor) -> None:
 
 def positions(index: slice | Tensor, count: int) -> list[int]:
     """The numbers from 0 to count - 1 that a slice stands for, a row of indices, or a truth value for each."""
+    if not isinstance(index, slice) and index.layout != torch.strided:
+        raise refused_index(index)
     if isinstance(index, slice):
         try:
             return list(range(count))[index]

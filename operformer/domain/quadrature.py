@@ -129,6 +129,8 @@ def _along(vector: Tensor, position: int) -> Tensor:
 
 def check_values(u: Tensor, grid: Grid) -> None:
     """Refuse values that do not belong to the points of the grid."""
+    if u.layout != torch.strided:
+        raise UsageError(f"values must be a dense tensor: got {u.layout}")
     if u.ndim < grid.n_axes + 1 or tuple(u.shape[-grid.n_axes :]) != grid.shape:
         raise UsageError(
             f"values must be (..., channels, {', '.join(map(str, grid.shape))}) on this grid: got {tuple(u.shape)}"

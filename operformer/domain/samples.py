@@ -92,9 +92,10 @@ class Samples:
         return len(self.u)
 
     def __getitem__(self, index: slice | Tensor) -> Samples:
-        is_row = isinstance(index, Tensor) and index.ndim == 1 and not (index.is_floating_point() or index.is_complex())
-        if not isinstance(index, slice) and not is_row:
-            raise refused_index(index)
+        if not isinstance(index, slice):
+            is_row = isinstance(index, Tensor) and index.ndim == 1 and index.layout == torch.strided
+            if not is_row or index.is_floating_point() or index.is_complex():
+                raise refused_index(index)
         try:  # a GPU need not tell the indices
             checks = {
                 name: values[index.to(values.device) if isinstance(index, Tensor) else index]

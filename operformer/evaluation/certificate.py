@@ -26,6 +26,7 @@ from operformer.evaluation.nested_grids import GRADINGS, NestedGrids
 from operformer.evaluation.probes import Probes, SmoothProbes, resolution_for, smooth_probes
 from operformer.operators.operator import Operator, computes_in
 from operformer.operators.wrappers import Resampled
+from operformer.settings import named
 
 AnyOperator = Callable[[Tensor, Grid], Tensor]
 Verdict = Literal["passed", "failed", "skipped"]
@@ -201,7 +202,10 @@ class _Asked:
 
     def output(self, grid: Grid) -> Tensor:
         """The operator's outputs on a grid, float64 on the CPU."""
-        u = self.probes(grid).to(self.like)
+        u = self.probes(grid)
+        if not isinstance(u, Tensor):
+            raise UsageError(f"probes must give functions (count, channels, *shape) on a grid: got {named(u)}")
+        u = u.to(self.like)
         try:
             z = self.operator(u, grid.to(self.like.device)).double().cpu()
         except UsageError as error:

@@ -20,12 +20,15 @@ from torch import Tensor, nn
 from operformer.checking import checked
 from operformer.domain import Grid, Pairs, Samples
 from operformer.domain.interpolation import interpolate
+from operformer.domain.quadrature import check_values
 from operformer.domain.samples import check_samples
 from operformer.errors import DivergedError, UsageError
 from operformer.evaluation.errors import predict
 from operformer.evaluation.loss import relative_l2
 from operformer.evaluation.prediction import together
 from operformer.operators import Operator
+from operformer.operators.operator import check_takes_functions
+from operformer.settings import named
 
 AnyOperator = Callable[[Tensor, Grid], Tensor]
 SpreadName = Literal["rms", "constant"]
@@ -58,6 +61,9 @@ class Calibration:
     @checked
     def band(self, prediction: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
         """The lower and the upper end of the band around G(u) (..., channels, *shape)."""
+        check_values(prediction, grid)
+        if prediction.shape[-grid.n_axes - 1] != len(self.spread) or not prediction.is_floating_point():
+            raise UsageError(f"the prediction must have {len(self.spread)} channels: got {named(prediction)}")
         half = self.half_width(grid).to(prediction)
         return prediction - half, prediction + half
 
@@ -94,6 +100,7 @@ def calibrate(
     """
     used = check_request(len(samples), alpha, delta, spread)
     check_samples(samples, "calibration")
+    check_takes_functions(operator)
     s = _root_mean_square(operator, samples[:used]) if used else _constant(operator, samples)
     scores, errors = [], []
     for block in samples[used:].blocks(together(samples.grid)):
@@ -170,8 +177,8 @@ def _output(operator: AnyOperator, block: Samples) -> Tensor:
     if isinstance(operator, nn.Module):
         operator.eval()
     prediction = operator(block.u, block.grid)
-    if prediction.shape != block.z.shape:
-        raise UsageError(f"the operator must give {tuple(block.z.shape)}, like z: got {tuple(prediction.shape)}")
+    if not isinstance(prediction, Tensor) or prediction.shape != block.z.shape:
+        raise UsageError(f"the operator must give {tuple(block.z.shape)}, like z: got {named(prediction)}")
     return prediction.to(block.z.device)
 
 

@@ -25,6 +25,7 @@ from operformer.settings import check_count, named
 T = TypeVar("T")
 
 LARGEST_DEPTH = 256
+LARGEST_WIDTH = 2**20  # channels
 
 
 class Operator(nn.Module, ABC):
@@ -68,6 +69,9 @@ class Operator(nn.Module, ABC):
         check_count("out_channels", out_channels)
         check_count("hidden_channels", hidden_channels)
         check_count("n_layers", n_layers)
+        if max(in_channels, out_channels, hidden_channels) > LARGEST_WIDTH:
+            widths = f"{in_channels}, {out_channels} and {hidden_channels}"
+            raise UsageError(f"in, out and hidden channels must be at most {LARGEST_WIDTH}: got {widths}")
         if n_layers > LARGEST_DEPTH:
             raise UsageError(f"n_layers must be at most {LARGEST_DEPTH}: got {n_layers}")
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
@@ -118,7 +122,8 @@ class Operator(nn.Module, ABC):
         """z on the points of ``grid``, or on those of ``query``.
 
         Args:
-            u: (batch, in_channels, *grid.shape), in the operator's dtype and on its device.
+            u: (batch, in_channels, *grid.shape), in the operator's dtype and on its device. An empty batch gives an
+                empty one. Values are not looked at: NaN or infinity gives NaN. `operformer.predict` refuses them.
             grid: where u is known; None is equispaced nodes of the domain the operator was trained on, the unit cube
                 if it was not trained. Keep the object: partitions and tables are made once per grid.
             query: where z is wanted; None is the points of ``grid``.
@@ -129,6 +134,8 @@ class Operator(nn.Module, ABC):
         grid = self._checked(u, grid)
         if query is not None and (not isinstance(query, Grid) or query.dim != self.dim):
             raise UsageError(f"query must be a Grid of dimension {self.dim}: got {named(query)}")
+        if not torch.compiler.is_compiling() and not len(u):
+            return u.new_zeros(0, self.out_channels, *(query or grid).shape)
         given = (u - _channelwise(self.input_mean, grid.n_axes)) / _channelwise(self.input_scale, grid.n_axes)
         z = self.transform(given, grid, query)
         n_axes = z.ndim - 2
@@ -224,6 +231,21 @@ def _channelwise(values: Tensor, n_axes: int) -> Tensor:
 
 def _name(t: Tensor) -> str:
     return f"{str(t.dtype).removeprefix('torch.')} on {t.device}"
+
+
+def check_takes_functions(operator: Any) -> None:
+    """Refuse a module or function that cannot be called with (u, grid)."""
+    try:
+        form = signature(operator.forward if isinstance(operator, nn.Module) else operator)
+    except (TypeError, ValueError):  # some of C's say nothing of their arguments
+        return
+    try:
+        form.bind(None, None)
+    except TypeError:
+        raise UsageError(
+            f"an operator is called with (u, grid): got {named(operator)}; another library's module needs "
+            "operformer.sharing.neuralop.UniformOnly around it"
+        ) from None
 
 
 def computes_in(operator: Any) -> Tensor:
