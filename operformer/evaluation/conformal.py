@@ -50,6 +50,7 @@ class Calibration:
     relative_error: float
     spread: Tensor
     grid: Grid
+    weights: str = ""  # the hash of those it was made from, as `load_hashed` gives it; empty if that is not known
 
     @checked
     def half_width(self, grid: Grid) -> Tensor:
