@@ -155,7 +155,8 @@ def _of_class(value: Any, hint: Any, where: str) -> Any:
         check_path(value, where)
         return value
     if isinstance(hint, type) and not isinstance(value, hint):
-        raise UsageError(f"{where} must be a {hint.__name__}: got {named(value)}")
+        article = "an" if hint.__name__[0] in "AEIOU" else "a"
+        raise UsageError(f"{where} must be {article} {hint.__name__}: got {named(value)}")
     return value
 
 

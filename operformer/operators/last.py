@@ -67,7 +67,7 @@ class Smoothing:
     alpha: float = 1.001
 
     def __post_init__(self) -> None:
-        check_fields(self, "smoothing")
+        check_fields(self, "Smoothing")
         if not self.epsilon > 0 or not self.alpha > 0:
             raise UsageError(f"epsilon and alpha must be positive: got {self.epsilon} and {self.alpha}")
 
