@@ -97,10 +97,13 @@ def _apply(operator: Operator, u: Tensor, grid: Grid, there: Grid | None) -> tup
 
 def _checked_grid(operator: Operator, u: Tensor, grid: Grid | None) -> Grid:
     """The grid of u, after values and points were looked at; channels and shape are the operator's to check."""
+    if grid is not None and grid.dim != operator.dim:
+        raise UsageError(f"the grid must have dimension {operator.dim}, the operator's dim: got {grid}")
     n_axes = operator.dim if grid is None else grid.n_axes
     if u.ndim != n_axes + 2 or not u.numel():
         axes = ", ".join(["*"] * n_axes)
-        raise UsageError(f"u must be (count, {operator.in_channels}, {axes}), channels first: got {tuple(u.shape)}")
+        wanted = f"(count, {operator.in_channels}, {axes}), channels first, of at least one sample"
+        raise UsageError(f"u must be {wanted}: got {tuple(u.shape)}")
     if grid is None:
         grid = Grid.uniform(tuple(u.shape[2:]), operator.bounds)
     broken = ~torch.isfinite(u).flatten(1).all(1)
