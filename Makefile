@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+FAULTS := tests/faults tests/test_hostile.py tests/test_text.py tests/data/test_hostile_files.py tests/data/test_bombs.py tests/runs/test_numbers.py
 ORDERS := tests/operators/test_convergence.py tests/operators/test_tno.py tests/operators/test_fano.py tests/operators/test_vitno.py
 
 .PHONY: help demo reproduce test test-kernels test-pages test-slow test-faults orders house walk package docs lint format benchmark clean
@@ -32,8 +33,8 @@ test-pages: $(VENV)/installed-dev  ## build the site, and carry out what README,
 test-slow: $(VENV)/installed-dev   ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
 
-test-faults: $(VENV)/installed-dev ## kill, stop and starve trainings, and count what comes through (about a quarter of an hour)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m faults -s tests/faults
+test-faults: $(VENV)/installed-dev ## kill, starve, mislead and overfeed the library, and count what comes through (25 minutes on two cores)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'faults or not slow' $(FAULTS)
 
 orders: $(VENV)/installed-dev      ## the observed orders of convergence, and the same operator on different grids
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s $(ORDERS) | grep -E 'order|spread|error|passed|failed'

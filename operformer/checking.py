@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, signature
@@ -62,14 +61,6 @@ def is_too_large(error: BaseException) -> bool:
     """Whether memory has run out, or was asked for in numbers beyond counting: torch says so in words."""
     told = ("allocate memory", "out of memory", "calculation overflowed", "multiplication overflow")
     return isinstance(error, MemoryError | OverflowError) or any(one in str(error) for one in told)
-
-
-def check_memory(need: int, what: str, remedy: str) -> None:
-    """Refuse what takes more bytes than the machine has, before they are taken."""
-    there_is = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else need
-    if need > there_is:
-        needed = f"{need / 2**30:.1f} GiB" if need < 2**60 else "far more"
-        raise ResourceError(f"{what} needs {needed} of memory, and there are {there_is / 2**30:.1f} GiB; {remedy}")
 
 
 def as_device(device: torch.device | str) -> torch.device:

@@ -8,7 +8,7 @@ from typing import Literal
 from operformer.commands.console import console, show
 
 
-def card(run: Path, *, name: str = "owner/name", licence: str = "mit") -> None:
+def card(run: Path, *, name: str = "owner/name", licence: str | None = None) -> None:
     """Write the card of an evaluated run, README.md, beside its operator's weights, for the Hub.
 
     Parameters
@@ -18,7 +18,7 @@ def card(run: Path, *, name: str = "owner/name", licence: str = "mit") -> None:
     name
         What the operator is, or will be, called on the Hub.
     licence
-        Of the weights, as the Hub spells it.
+        Of the weights, as the Hub spells it, such as mit; the card names none if it is not given.
     """
     from operformer.runs import read_run
     from operformer.sharing.card import write_card

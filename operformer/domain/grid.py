@@ -20,6 +20,7 @@ from operformer.checking import as_device, checked
 from operformer.domain.box import Bounds, GivenBounds, Numbers, as_numbers, checked_bounds, checked_points
 from operformer.domain.quadrature import trapezoidal_weights
 from operformer.errors import UsageError
+from operformer.memory import require_memory
 from operformer.settings import AS_GIVEN, LARGEST, named
 
 UniformKind = Literal["nodes", "cells", "periodic", "left"]
@@ -328,6 +329,9 @@ def _checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
         raise UsageError(f"a grid needs a whole number of at least two points along each axis: got {named(shape)}")
     if len(sizes) > 3:
         raise UsageError(f"a grid has one, two or three axes: got the shape {named(sizes)}")
+    if torch.get_default_device().type != "meta":
+        need = 16 * (len(sizes) + 1) * prod(sizes)  # points and weights, and a copy while they are made
+        require_memory(need, f"a grid of {shape} points", "take fewer")
     return sizes
 
 

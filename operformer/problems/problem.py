@@ -6,17 +6,18 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from math import inf, prod
+from math import inf
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 
-from operformer.checking import as_device, check_memory, checked
+from operformer.checking import as_device, checked
 from operformer.domain import Grid
 from operformer.domain.box import Bounds
 from operformer.domain.samples import Samples, concatenate
 from operformer.errors import UsageError
+from operformer.memory import require_memory
 from operformer.problems.symmetry import Symmetry
 from operformer.settings import check_count
 
@@ -138,11 +139,12 @@ class Problem(ABC):
         grid = resolution if isinstance(resolution, Grid) else self.grid(resolution)
         check_inside(grid, self.bounds)
         grid = grid.to(device)
-        stored = count * (self.in_channels + self.out_channels) * prod(grid.shape) * 8
-        check_memory(stored, f"{count} samples", "draw fewer at a time, or use operformer generate")
         size = self.block.get(device.type)
         if size is None:
             raise UsageError(f"samples are solved on a CPU or a GPU: got the device {device}")
+        if grid.weights.device.type == "cpu":
+            need = 2 * count * (self.in_channels + self.out_channels) * grid.weights.numel() * dtype.itemsize
+            require_memory(need, f"{count} samples on {grid}", "draw fewer, or keep them as a set on disk")
         solved = []
         for start in range(first, first + count, size):
             draws = [stream(seed, index) for index in range(start, min(start + size, first + count))]

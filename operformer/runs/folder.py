@@ -45,6 +45,7 @@ class Run:
     made: Mapping[str, Any] = field(default_factory=dict)  # versions, commit and device of the training
     weights: str = ""  # the hash of those that there are, which the evaluation was made from
     is_hashed: bool = True  # whether the evaluation says so itself; those of earlier versions do not
+    folder: str = ""  # its name, which is what its user calls the run
 
     @property
     def seconds(self) -> float:
@@ -73,7 +74,9 @@ def read_run(folder: Path) -> Run:
         check_weights(rollout.weights, folder / "rollout.json", weights, f"operformer evaluate {folder}")
     metrics, clock, made = read_metrics(folder / "metrics.jsonl"), read_seconds(folder), read_provenance(folder)
     is_hashed, parameters = bool(evaluations[0].weights), operator.n_parameters
-    return Run(experiment, parameters, metrics, evaluations, rollout, clock, made, weights, is_hashed)
+    return Run(
+        experiment, parameters, metrics, evaluations, rollout, clock, made, weights, is_hashed, folder.resolve().name
+    )
 
 
 def read_experiment(folder: Path) -> Experiment:

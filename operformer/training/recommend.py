@@ -31,7 +31,7 @@ RACE = 60  # updates of each candidate, unless they take more than a quarter of 
 FEWEST = 12
 POINTS_PER_BATCH = 4096
 MOST_EPOCHS = 1000
-MOST_MODES = {1: 32, 2: 20, 3: 8}  # along an axis
+MOST_HALF_WAVES = {1: 64, 2: 20, 3: 8}  # along an axis, two for a mode of Fourier's basis
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def _modes(features: Features, halves: int) -> int:
     """Modes along an axis: what z is made of and half as many again, as far as the points and the time allow."""
     grid = features.grid
     per_axis = min(grid.shape) if grid.axes is not None else int(prod(grid.shape) ** (1 / grid.dim))
-    most = min(MOST_MODES[grid.dim], per_axis // 2)
+    most = min(MOST_HALF_WAVES[grid.dim] // halves, per_axis // 2)
     if features.half_waves is None:
         return max(2, most)
     return max(2, min(most, max(8, -(-3 * features.half_waves // (2 * halves)))))
