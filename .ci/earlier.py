@@ -17,7 +17,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BEFORE = "17ed50f"  # the last tree before the rooms moved
-FOLDERS = ("operformer", "tests", "paper")
+FOLDERS = (
+    "operformer",
+    "tests",
+    "paper",
+    "docs",
+    "notebook",
+    "README.md",
+    "DESIGN.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+)
 
 
 @contextmanager

@@ -51,9 +51,11 @@ def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic", 
     from operformer.runs import read_experiment
     from operformer.sharing.exporting import export as write
 
-    is_run = (run / "operator").is_dir()
-    if kind is None and is_run:
+    is_run, names = (run / "operator").is_dir(), ()
+    if is_run:
         experiment = read_experiment(run)
-        kind = experiment.problem.grid(experiment.data.resolution).kind  # type: ignore[assignment]  # refused below
-    path = write(load(run / "operator" if is_run else run), out, kind or "nodes")
+        problem = experiment.problem
+        names = (problem.input_names, problem.output_names)  # type: ignore[assignment]
+        kind = kind or problem.grid(experiment.data.resolution).kind  # type: ignore[assignment]  # refused below
+    path = write(load(run / "operator" if is_run else run), out, kind or "nodes", names)
     console.print(f"exported: {path}", soft_wrap=True)

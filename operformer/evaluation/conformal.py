@@ -52,6 +52,13 @@ class Calibration:
     grid: Grid
     weights: str = ""  # the hash of those it was made from, as `load_hashed` gives it; empty if that is not known
 
+    def __repr__(self) -> str:
+        share, points = f"{100 * (1 - self.alpha):g} %", f"{100 * (1 - self.delta):g} %"
+        return (
+            f"Calibration({share} of samples: |z - G(u)| <= {self.factor:.3g} spread on {points} of D, L2 error "
+            f"<= {100 * self.relative_error:.3g} %; from {self.count} samples on {self.grid})"
+        )
+
     @checked
     def half_width(self, grid: Grid) -> Tensor:
         """q s(x) on any grid of the domain: (channels, *shape), float64; s is read by interpolation."""
@@ -167,7 +174,7 @@ def _errors(operator: AnyOperator, block: Samples) -> tuple[Tensor, Tensor]:
     prediction = _output(operator, block).double()
     z = block.z.double()
     if not bool(torch.isfinite(prediction).all()):
-        raise DivergedError("the operator's output on a pair is not finite; nothing can be said of its errors")
+        raise DivergedError("the operator's output on a sample is not finite; nothing can be said of its errors")
     return z - prediction, relative_l2(prediction, z, block.grid)
 
 
@@ -214,4 +221,5 @@ def _check_count(scored: int, alpha: float, given: int) -> None:
     least = least_count(alpha)
     if scored < least:
         halved = f", half of which give the spread; {2 * least - 1} are enough" if scored < given else ""
-        raise UsageError(f"alpha={alpha:g} needs scores of at least {least} pairs: got {given}{halved}; or raise alpha")
+        asked = f"alpha={alpha:g} needs scores of at least {least} samples"
+        raise UsageError(f"{asked}: got {given}{halved}; or raise alpha")

@@ -102,7 +102,7 @@ class _AxisTables:
         members, other = index_tables(axis, device)
         first = torch.arange(axis.count, device=device).unsqueeze(1) * axis.size + axis.reach
         own = (first + torch.arange(axis.points, device=device)).flatten()
-        share = axis.share.float().flatten()
+        share = axis.share.float().to(device).flatten()
         if axis.kind == "nodes":  # the last one belongs to the last patch
             end = own[-1:] + 1
             own, other, share = torch.cat([own, end]), torch.cat([other, end]), pad(share, (0, 1), value=1.0)
