@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
-from math import inf, isfinite
+from math import isfinite
 from numbers import Integral, Real
 from os import PathLike, fspath
 from pathlib import Path
@@ -121,13 +121,13 @@ def _converted_plain(value: Any, hint: Any, where: str) -> Any:
     if type(value) is not hint and (isinstance(value, bool) or not isinstance(value, numbers.get(hint, hint))):
         raise UsageError(f"{where} must be {_PLAIN[hint]}: got {named(value)}")
     if hint is int and abs(value) > LARGEST:
-        raise UsageError(f"{where} must be a number that can be counted to: got {named(value)}")
+        raise UsageError(f"{where} must be a number that fits into 64 bits")
     if hint is not float:
         return hint(value)
     try:
         found = float(value)
     except OverflowError:
-        found = inf
+        raise UsageError(f"{where} must be a number that fits into 64 bits") from None
     if not isfinite(found):
         raise UsageError(f"{where} must be finite: got {named(value)}")
     return found

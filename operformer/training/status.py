@@ -17,12 +17,13 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from operformer.errors import DataError
-from operformer.files import LARGEST_NUMBER, LARGEST_TEXT, parse_json, read_bytes, read_json, write_bytes, write_json
+from operformer.files import LARGEST_TEXT, read_bytes, read_json, write_bytes, write_json
 from operformer.terminal import Terminal
 from operformer.text import plain
 from operformer.training.checkpoint import Progress
 from operformer.training.lock import holder
 from operformer.training.recipe import Training
+from operformer.values import LARGEST_NUMBER, parse_json
 
 INTERVAL = 5.0  # seconds
 SHORT, SHARE = 1.0, 1 / 20  # seconds of a save that nobody minds; of the time, what longer ones may take
@@ -169,7 +170,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     try:
         lines = [parse_json(line, LARGEST_NUMBER) for line in read_bytes(path, LARGEST_TEXT).splitlines()]
         for line in lines:
-            if not all(isinstance(value, int | float) for value in line.values()):
+            if not isinstance(line, dict) or not all(isinstance(value, int | float) for value in line.values()):
                 raise TypeError("a value is no number")
             if not all(name in line for name in ("epoch", "loss", "validation_error")):
                 raise KeyError("a value is missing")
