@@ -27,6 +27,7 @@ def predict(
     *,
     out: Path,
     resolution: Sizes = (),
+    points: Path | None = None,
     grid: Literal["nodes", "cells", "periodic"] | None = None,
     bounds: Numbers = (),
     u: Names = (),
@@ -48,8 +49,9 @@ def predict(
         The file to write, .npz or .h5.
     resolution
         Points along each axis (one number for all, or one each) of a uniform grid of the same domain to predict on,
-        in place of the input's. A TNO attends to the input where it is known and is read at these points; for every
-        other operator the input is interpolated to them first.
+        in place of the input's.
+    points
+        A .csv, .npy or .npz file of points to predict at, in place of the input's.
     grid
         Where the values are known, if the file has no coordinates; the kind that the run was trained on if not given.
     bounds
@@ -69,6 +71,8 @@ def predict(
     import torch
 
     from operformer.data.exchange import check_name, write
+    from operformer.data.points import read_points
+    from operformer.domain import Grid
     from operformer.evaluation import prediction
     from operformer.operators import load
 
@@ -83,9 +87,10 @@ def predict(
     options = {"layout": layout, "grid": grid, "bounds": box_of(bounds), "kind": kind}
     options |= {"weights": weights or trained_weights or "voronoi"}
     values, where = _inputs(inputs, operator, list(u) or None, options)
-    found = prediction.predict(operator, values, where, resolution=resolution or None)
+    query = None if points is None else Grid.scattered(read_points(points, operator.dim), bounds=where.bounds)
+    found = prediction.predict(operator, values, where, resolution=resolution or None, query=query)
     write(found, out)
-    there = f", predicted on {found.grid}" if resolution else ""
+    there = f", predicted on {found.grid}" if resolution or points else ""
     console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
     console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
 

@@ -356,6 +356,43 @@ def transform_on(cover: AnyCover, basis: Basis, n_modes: tuple[int, ...], like: 
     return make_transform(cover, basis, n_modes, like)
 
 
+def read_on(
+    query: Grid, n_patches: tuple[int, ...], overlap: Overlap, basis: Basis, n_modes: tuple[int, ...], like: Tensor
+) -> tuple[AnyCover, AnyTransform]:
+    """Where the points of a query lie in patches, some of which may hold none, and synthesis there.
+
+    The bounds of the query are those of D; see `within`.
+    """
+    if overlap.margin == 0:
+        patches = make_patches(query, n_patches, may_be_empty=True)
+        return patches, make_transform(patches, basis, n_modes, like)
+    if query.axes is None:
+        cover = make_cover(query, n_patches, overlap)
+        return cover, transform_on(cover, basis, n_modes, like)
+    made = [
+        _axis_synthesis(query, k, count, overlap, basis, m)
+        for k, (count, m) in enumerate(zip(n_patches, n_modes, strict=True))
+    ]
+    synthesis = tuple(t.to(like).contiguous() for t in made)
+    return Cover(query, n_patches, overlap), BlendedTransform(n_patches, (), synthesis, None)
+
+
+def _axis_synthesis(query: Grid, k: int, count: int, overlap: Overlap, basis: Basis, n_modes: int) -> Tensor:
+    """sum_j chi_j F_j along one axis: (n, P size)."""
+    (lower, upper), axis = query.bounds[k], (query.axes or ())[k]
+    t = count * (axis - lower) / (upper - lower)
+    if count == 1:
+        return basis.synthesis(t.clamp(0, 1), n_modes)
+    r, is_even = overlap.margin, overlap.continuation == "even"
+    start = torch.arange(count, dtype=t.dtype, device=t.device).unsqueeze(1)
+    parts = []
+    for image in [t] if is_even else [t - count, t, t + count]:
+        window = _window(image, start, r, count, is_even)
+        local = torch.where(window > 0, (image - start + r) / (1 + 2 * r), 0.5)
+        parts.append(basis.synthesis(local, n_modes) * window.unsqueeze(-1))
+    return sum(parts[1:], parts[0]).transpose(0, 1).flatten(1)
+
+
 def _blended_transform(cover: Cover, basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> BlendedTransform:
     made = [_axis_matrices(cover, k, basis, m) for k, m in enumerate(n_modes)]
     analysis, synthesis, gram = (tuple(t.to(like).contiguous() for t in row) for row in zip(*made, strict=True))

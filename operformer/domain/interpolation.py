@@ -32,12 +32,9 @@ def interpolate(u: Tensor, grid: Grid, query: Grid) -> Tensor:
         (..., *query.shape).
     """
     check_values(u.unsqueeze(0), grid)  # a channel axis is not needed here
-    if query.counts is not None:
-        raise UsageError(f"the points to read at must be the same for all samples: got {query}")
+    check_readable(grid, query)
     if grid.counts is not None:
         return torch.stack([interpolate(one, grid.of_sample(k), query) for k, one in enumerate(unpad(u, grid))])
-    if not torch.compiler.is_compiling():  # its conditions look at values
-        _check_same_domain(grid, query)
     neighbours, shares = _scattered_stencil(grid, query) if grid.axes is None else _product_stencil(grid, query)
     gathered = u.flatten(-grid.n_axes)[..., neighbours.to(u.device)]
     return (gathered * shares.to(u)).sum(-1).unflatten(-1, query.shape)
@@ -100,7 +97,12 @@ def _scattered_stencil(grid: Grid, query: Grid) -> tuple[Tensor, Tensor]:
     return torch.where(lost.unsqueeze(-1), nearest.unsqueeze(-1), neighbours), shares
 
 
-def _check_same_domain(grid: Grid, query: Grid) -> None:
+def check_readable(grid: Grid, query: Grid) -> None:
+    """Refuse points that functions on a grid cannot be read at."""
+    if query.counts is not None:
+        raise UsageError(f"the points to read at must be the same for all samples: got {query}")
+    if torch.compiler.is_compiling():  # what follows looks at values
+        return
     if grid.dim != query.dim:
         raise UsageError(f"both grids must have the same dimension: got {grid.dim} and {query.dim}")
     points = query.points.detach()

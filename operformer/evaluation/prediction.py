@@ -35,8 +35,9 @@ def predict(
         u: (count, in_channels, *shape), a tensor or an array. For a ragged grid a list, one (channels, N_i) per sample.
         grid: where u is known; equispaced nodes of the domain the operator was trained on if not given.
         resolution: points along each axis where z is wanted, if that is not the grid of u.
-        query: the points where z is wanted, in place of ``resolution``. A TNO attends to u where it is known and is
-            read at these points. Every other operator is applied to u interpolated to them.
+        query: the points where z is wanted, in place of ``resolution``. The operator is applied to u where it is known
+            and read at these points. FNO and AFNO, which have no other points than those of their grid, are applied to
+            u interpolated to them if they take them as a grid; otherwise their output is interpolated.
 
     Returns:
         `Samples` with u, z and their grid, on the CPU.
@@ -59,8 +60,8 @@ def predict(
         chosen = slice(first, first + size)
         block, z = _apply(operator, given[chosen], grid.of_samples(chosen), there)
         _check_finite(z, first)
-        inputs.append(block)
-        outputs.append(z)
+        inputs.append(block.cpu())
+        outputs.append(z.cpu())
     return Samples(torch.cat(inputs), torch.cat(outputs), (there or grid).to("cpu"))
 
 
@@ -81,17 +82,24 @@ def together(grid: Grid) -> int:
 
 @torch.no_grad()
 def _apply(operator: Operator, u: Tensor, grid: Grid, there: Grid | None) -> tuple[Tensor, Tensor]:
-    """u and z where z is wanted, of a few samples, on the CPU."""
+    """u and z where z is wanted, of a few samples."""
     u = u.to(operator.input_mean)
     grid = grid.to(u.device)
     wanted = None if there is None else there.to(u.device)
-    moved = u if wanted is None else interpolate(u, grid, wanted)
-    if wanted is not None and (operator.adds_input or not operator.is_pointwise):
-        return moved.cpu(), operator(moved, wanted).cpu()
     if grid.counts is not None and not operator.is_pointwise:
-        z = operator(u[..., : grid.counts[0]], grid.of_sample(0))
-        return moved.cpu(), pad([z[0]], grid).cpu()
-    return moved.cpu(), operator(u, grid, wanted).cpu()
+        one, alone = u[..., : grid.counts[0]], grid.of_sample(0)
+        z = _read(operator, one, alone, wanted)
+        return (u, pad([z[0]], grid)) if wanted is None else (interpolate(one, alone, wanted), z)
+    return u if wanted is None else interpolate(u, grid, wanted), _read(operator, u, grid, wanted)
+
+
+def _read(operator: Operator, u: Tensor, grid: Grid, wanted: Grid | None) -> Tensor:
+    """G(u) at the wanted points."""
+    if wanted is None or (operator.takes_query and operator.takes(grid)):
+        return operator(u, grid, wanted)
+    if operator.takes(wanted):
+        return operator(interpolate(u, grid, wanted), wanted)
+    return interpolate(operator(u, grid), grid, wanted)
 
 
 def _as_tensor(u: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the patched operators share: the check of their patches, and their last layers (Section 4.3)."""
+"""What the patched operators share: the check of their patches, last layers, reading elsewhere (Section 4.3)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from operformer.domain import Grid
-from operformer.domain.blending import AnyCover, Overlap, make_cover
+from operformer.domain.blending import AnyCover, Overlap, make_cover, read_on
+from operformer.domain.interpolation import interpolate
+from operformer.domain.reading import within
 from operformer.errors import UsageError
-from operformer.operators.composition import read
+from operformer.operators.composition import follow, read, summaries
 from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift, attention_of
 from operformer.operators.integral import AnyBasis, Spectrum, make_spectrum, read_basis
 from operformer.operators.last import Last, LastLayer, Smoothing, make_last, read_last
@@ -23,7 +25,7 @@ GivenOverlap = float | Overlap | Mapping[str, Any]
 
 
 class PatchedOperator(Operator):
-    """An operator that ends with last layers on all of D, ``last_layers``, and answers on the points of its input."""
+    """An operator that ends with last layers on all of D, ``last_layers``."""
 
     spectrum: Spectrum
     last: tuple[LastLayer, ...]
@@ -41,11 +43,15 @@ class PatchedOperator(Operator):
         pairs = zip(self.partition, self.spectrum.n_modes, strict=True)
         return tuple(2 * p * max(-(-least // (2 * p)), 2 * m) for p, m in pairs)
 
-    def finish(self, z: Tensor, grid: Grid) -> Tensor:
-        """The last layers, then channels first: (batch, *shape, channels) -> (batch, channels, *shape)."""
+    def finish(self, z: Tensor, grid: Grid, query: Grid | None = None, there: Tensor | None = None) -> Tensor:
+        """The last layers, then channels first: (batch, *shape, channels) -> (batch, channels, *shape).
+
+        With a ``query`` they take integrals of z on the grid and act on ``there``, z at the points of the query.
+        """
         for layer in self.last_layers:
+            there = None if query is None else layer.elsewhere(z, grid, there, query)  # type: ignore[operator]
             z = layer(z, grid)
-        return z.movedim(-1, 1)
+        return (z if there is None else there).movedim(-1, 1)
 
 
 class ModalOperator(PatchedOperator):
@@ -78,15 +84,25 @@ class ModalOperator(PatchedOperator):
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
-        refuse_query(query, self.kind)
         patches, coefficients = self.on(grid, lambda: self._on(grid))
-        x = self.position(grid)
-        v = patches.split(self.lift(u.flatten(2).transpose(1, 2), x).unflatten(1, grid.shape))
-        return self.finish(read(self.head, self.layers, v, coefficients, x, patches.join), grid)
+        v = patches.split(lifted(self, self.lift, u, grid))
+        if query is None:
+            return self.finish(read(self.head, self.layers, v, coefficients, self.position(grid), patches.join), grid)
+        there, reading = self.on(query, lambda: self._reading(within(grid, query)), f"read in {grid.bounds}")
+        found, v = summaries(self.layers, v, coefficients)
+        w = there.split(lifted(self, self.lift, interpolate(u, grid, query), query))
+        z = there.join(self.head(follow(self.layers, found, w, reading), w))
+        return self.finish(patches.join(self.head(v, v)), grid, query, z)
 
     def _on(self, grid: Grid) -> tuple[AnyCover, Coefficients]:
         patches = make_cover(grid, self.partition, self.overlap)
         return patches, attention_of(self.layers).on(patches, self.input_mean)
+
+    def _reading(self, query: Grid) -> tuple[AnyCover, Coefficients]:
+        """Where the points of a query lie in the patches, and synthesis there."""
+        basis, n_modes = self.spectrum.basis, self.spectrum.n_modes
+        cover, transform = read_on(query, self.partition, self.overlap, basis, n_modes, self.input_mean)
+        return cover, Coefficients(transform, cover.volume, None)
 
 
 def check_patches(n_patches: Sequence[int]) -> tuple[int, ...]:
@@ -105,7 +121,6 @@ def read_overlap(given: GivenOverlap) -> Overlap:
     return construct(Overlap, given, "overlap") if isinstance(given, Mapping) else Overlap(given)
 
 
-def refuse_query(query: Grid | None, name: str) -> None:
-    """Patched operators answer on the points of their input."""
-    if query is not None:
-        raise UsageError(f"{name} gives its output on the grid of the input: leave query= out, or use a TNO")
+def lifted(operator: Operator, lift: nn.Module, u: Tensor, grid: Grid) -> Tensor:
+    """T_in u at the points of a grid, channels last: (batch, c, *shape) -> (batch, *shape, hidden_channels)."""
+    return lift(u.flatten(2).transpose(1, 2), operator.position(grid)).unflatten(1, grid.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +25,13 @@ def patched_attention(
     inner product is the quadrature with ``weights`` (M,), the volumes of the cells. Patches that are not ``is_present``
     (O,) are not attended to.
     """
-    scores = (query * weights.to(query).unsqueeze(-1)).flatten(-2) @ key.flatten(-2).transpose(-1, -2)
+    scores = patch_scores(query, key, weights)
     return average_patches(scores, value.flatten(-2), is_present).unflatten(-1, value.shape[-2:])
+
+
+def patch_scores(query: Tensor, key: Tensor, weights: Tensor) -> Tensor:
+    """<Q u(j), K v(k)>_{L2(D')}: functions on patches (..., P, M, d_k) and (..., O, M, d_k) -> (..., P, O)."""
+    return (query * weights.to(query).unsqueeze(-1)).flatten(-2) @ key.flatten(-2).transpose(-1, -2)
 
 
 def average_patches(scores: Tensor, value: Tensor, is_present: Tensor | None) -> Tensor:
@@ -88,10 +94,18 @@ class PatchedAttention(nn.Module):
     def forward(self, v: Tensor, measure: CommonPoints, source: Tensor | None = None) -> Tensor:
         """Attention of the patches of v to each other, or to those of ``source``, on points they have in common."""
         source = v if source is None else source
-        points = v.shape[2:-1]
-        query, key, value = (self._split(t) for t in (self.query(v), self.key(source), self.value(source)))
-        average = patched_attention(query, key, value, measure.weights)
-        return self.merge(average.permute(0, 2, 3, 1, 4).flatten(-2).unflatten(2, points))
+        return self.read(self.summary(v, measure, source), source)
+
+    def summary(self, v: Tensor, measure: CommonPoints, source: Tensor | None = None) -> Tensor:
+        """The scores of patches with each other (batch, heads, P, O), which is all that integrals over them tell."""
+        query, key = self._split(self.query(v)), self._split(self.key(v if source is None else source))
+        return patch_scores(query, key, measure.weights)
+
+    def read(self, scores: Tensor, v: Tensor, measure: Any = None) -> Tensor:
+        """The averages of v, whose patches have any points in common: (batch, P, *points, c) -> the same."""
+        value = self._split(self.value(v))
+        average = average_patches(scores, value.flatten(-2), None).unflatten(-1, value.shape[-2:])
+        return self.merge(average.permute(0, 2, 3, 1, 4).flatten(-2).unflatten(2, v.shape[2:-1]))
 
     def _split(self, t: Tensor) -> Tensor:
         """(batch, P, *points, c) -> (batch, heads, P, M, d_k)."""
@@ -122,10 +136,18 @@ class SpectralMap(nn.Module):
 
         Where patches overlap v is (batch, *shape, c), on D, and so is what they get, blended.
         """
+        return self.read(self.summary(v, measure, source), v, measure)
+
+    def summary(self, v: Tensor, measure: Coefficients, source: Tensor | None = None) -> Tensor:
+        """The coefficients of what each patch gets: (batch, P, sizes, c)."""
         merged = self.average(v, measure, source) @ self.merge.weight.T
         # A constant is the first function, at a fraction of the points' cost.
         merged[0] += self.merge.bias * self.spectrum.basis.one ** len(self.spectrum.n_modes)
-        return measure.transform.synthesise(self.modes.scatter(merged).unflatten(0, (v.shape[0], -1)))
+        return self.modes.scatter(merged).unflatten(0, (v.shape[0], -1))
+
+    def read(self, coefficients: Tensor, v: Tensor, measure: Coefficients) -> Tensor:
+        """The function with these coefficients, at the points of ``measure``."""
+        return measure.transform.synthesise(coefficients)
 
     def average(self, v: Tensor, measure: Coefficients, source: Tensor | None) -> Tensor:
         """Coefficients (E, batch P, c) of what is merged."""

@@ -1,4 +1,6 @@
 import json
+import re
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -58,6 +60,46 @@ def test_at_another_resolution(call, operator, u):
         np.testing.assert_allclose(file["z"], expected, rtol=0, atol=1e-6)
         moved = interpolate(torch.tensor(u)[:, None], Grid.uniform((7, 11)), finer)
         np.testing.assert_allclose(file["u"], moved, rtol=0, atol=1e-6)
+
+
+def test_at_points_of_a_file(call, operator, u):
+    points = np.random.default_rng(0).random((9, 2))
+    np.save("new.npy", u)
+    np.save("points.npy", points)
+    np.savez("points.npz", points=points, weights=np.ones(9))
+    lines = [",".join(map(repr, row)) for row in points.tolist()]
+    Path("points.csv").write_text("\n".join(["x, y", *lines, ""]))
+    expected = operator(torch.tensor(u)[:, None], Grid.uniform((7, 11)), query=Grid.scattered(points)).detach()
+    for name in ("points.npy", "points.npz", "points.csv"):
+        code, out, err = call("predict", "operator", "new.npy", "--points", name, "--out", "z.npz", "--force")
+        assert (code, err) == (0, "")
+        assert "predicted on Grid(scattered, 9 points" in out
+        written = np.load("z.npz")
+        np.testing.assert_allclose(written["z"], expected, rtol=0, atol=1e-6)
+        np.testing.assert_array_equal(written["points"], points)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("a.csv", "1, 2\n3\n", "line 2 of a.csv has 1 numbers, the first 2"),
+        ("a.csv", "x, y\n0.1, b\n", "line 2 of a.csv is no row of numbers"),
+        ("a.csv", "x, y\n", "holds no points"),
+        ("a.csv", "0.1, nan\n", "not finite, first in point 0"),
+        ("a.csv", "0.1\n0.2\n", r"must hold points \(N, 2\)"),
+        ("a.csv", "0.5, 0.5\n7, 0\n", "every point must lie inside"),
+        ("a.txt", "1, 2", "points are read from .csv, .npy and .npz"),
+        ("b.csv", None, "b.csv was not found"),
+    ],
+)
+def test_files_without_points_are_refused(call, operator, u, name, content, complaint):
+    np.save("new.npy", u)
+    if content is not None:
+        Path(name).write_text(content)
+    code, _, err = call("predict", "operator", "new.npy", "--points", name, "--out", "z.npz")
+    assert code in (2, 3)
+    assert err.count("\n") == 1
+    assert re.search(complaint, err)
 
 
 def test_scattered_points(call, operator):
