@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -23,7 +24,7 @@ from operformer.commands.predict import predict
 from operformer.commands.runs import demo, evaluate, report, status, train
 from operformer.commands.sharing import card, export, models
 from operformer.commands.trust import calibrate, certify
-from operformer.errors import OperformerError, TerminatedError
+from operformer.errors import OperformerError, OperformerWarning, TerminatedError
 
 STOPPED = "stopped; what was finished is kept, and the same command goes on from there"
 OUT_OF_MEMORY = "out of memory; use a smaller batch, resolution or operator, or fewer workers"
@@ -57,7 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command; an error is one line on standard error and the documented exit code."""
+    """Run a command; an error is one line on standard error and the documented exit code, a warning one line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", OperformerWarning)
+        warnings.showwarning = _warn  # type: ignore[assignment]  # what follows the category is passed on
+        _run(app, arguments)
+
+
+def _run(app: App, arguments: Sequence[str] | None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
@@ -111,6 +119,16 @@ def _complain(message: str, code: int) -> int:
     if message:
         print(f"operformer: {message}", file=sys.stderr)
     return code
+
+
+_shown = warnings.showwarning
+
+
+def _warn(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+    if issubclass(category, OperformerWarning):
+        print(f"operformer: warning: {message}", file=sys.stderr, flush=True)
+    else:
+        _shown(message, category, *rest)
 
 
 def _terminate(number: int, frame: object) -> NoReturn:

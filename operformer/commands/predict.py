@@ -71,8 +71,6 @@ def predict(
     import torch
 
     from operformer.data.exchange import check_name, write
-    from operformer.data.points import read_points
-    from operformer.domain import Grid
     from operformer.evaluation import prediction
     from operformer.operators import load
 
@@ -87,12 +85,22 @@ def predict(
     options = {"layout": layout, "grid": grid, "bounds": box_of(bounds), "kind": kind}
     options |= {"weights": weights or trained_weights or "voronoi"}
     values, where = _inputs(inputs, operator, list(u) or None, options)
-    query = None if points is None else Grid.scattered(read_points(points, operator.dim), bounds=where.bounds)
+    query = None if points is None else _at(points, operator, where)
     found = prediction.predict(operator, values, where, resolution=resolution or None, query=query)
     write(found, out)
     there = f", predicted on {found.grid}" if resolution or points else ""
     console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
     console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
+
+
+def _at(path: Path, operator: Operator, where: Grid) -> Grid:
+    """The points of a file, in the domain of the inputs."""
+    import torch
+
+    from operformer.data.points import read_points
+    from operformer.domain import Grid
+
+    return Grid.scattered(torch.from_numpy(read_points(path, operator.dim)), bounds=where.bounds)
 
 
 def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[str, Any]) -> tuple[Tensor, Grid]:

@@ -67,6 +67,6 @@ def _of_arrays(contents: Contents) -> np.ndarray:
         names = ", ".join(sorted(arrays)) or "none that can be read"
         raise DataError(f"{contents.path} must hold an array named points: it has {names}")
     try:
-        return np.asarray(arrays[name][()], dtype=np.float64)
+        return np.array(arrays[name][()], dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"the points in {contents.path} are not real numbers; save them as floats") from None

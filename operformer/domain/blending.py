@@ -340,7 +340,9 @@ class ScatteredBlend:
 AnyTransform = Transform | BlendedTransform | ScatteredBlend
 
 
-def transform_on(cover: AnyCover, basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> AnyTransform:
+def transform_on(
+    cover: AnyCover, basis: Basis, n_modes: tuple[int, ...], like: Tensor, by_least_squares: bool = False
+) -> AnyTransform:
     """Analysis and synthesis on patches, dilated ones or not, in the dtype and on the device of ``like``.
 
     Modes that the points of a patch do not resolve get the coefficient zero.
@@ -348,12 +350,12 @@ def transform_on(cover: AnyCover, basis: Basis, n_modes: tuple[int, ...], like: 
     if isinstance(cover, Cover):
         return _blended_transform(cover, basis, n_modes, like)
     if isinstance(cover, ScatteredCover):
-        inside = make_transform(cover.patches, basis, n_modes, cover.patches.weights)
+        inside = make_transform(cover.patches, basis, n_modes, cover.patches.weights, by_least_squares)
         analysis = _exact_for_constants(inside.analysis[0], cover.patches.weights)
         gram = None if inside.gram is None else (inside.gram[0].to(like),)
         inside = replace(inside, analysis=(analysis.to(like),), synthesis=(inside.synthesis[0].to(like),), gram=gram)
         return ScatteredBlend(cover, inside, cover.shares.unsqueeze(-1).to(like))
-    return make_transform(cover, basis, n_modes, like)
+    return make_transform(cover, basis, n_modes, like, by_least_squares)
 
 
 def read_on(

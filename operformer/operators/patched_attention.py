@@ -126,9 +126,9 @@ class SpectralMap(nn.Module):
         self.mixing = make_mixing(spectrum, channels, maps * channels)
         self.merge = nn.Linear(channels, channels)
 
-    def on(self, patches: AnyCover, like: Tensor) -> Coefficients:
+    def on(self, patches: AnyCover, like: Tensor, by_least_squares: bool = False) -> Coefficients:
         """What it needs of a partition, in the dtype and on the device of ``like``."""
-        transform = transform_on(patches, self.spectrum.basis, self.spectrum.n_modes, like)
+        transform = transform_on(patches, self.spectrum.basis, self.spectrum.n_modes, like, by_least_squares)
         return Coefficients(transform, patches.volume, patches.is_present)
 
     def forward(self, v: Tensor, measure: Coefficients, source: Tensor | None = None) -> Tensor:

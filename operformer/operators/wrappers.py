@@ -32,6 +32,12 @@ class Wrapper(Operator):
         except AttributeError:
             return getattr(super().__getattr__("operator"), name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("analysis", "sources"):  # settings of the operator inside that may change
+            setattr(self.operator, name, value)
+        else:
+            super().__setattr__(name, value)
+
     @property
     def wrappers(self) -> tuple[str, ...]:  # type: ignore[override]
         """The names of the wrappers, the innermost first."""
