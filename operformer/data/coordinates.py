@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operformer.data.contents import KINDS, POINTS, Contents, UniformKind, WeightsName, shown, whole
+from operformer.data.contents import KINDS, POINTS, Contents, UniformKind, WeightsName, whole
 from operformer.domain import Grid, voronoi_weights
 from operformer.domain.box import GivenBounds, checked_bounds
 from operformer.errors import DataError, UsageError
+from operformer.text import shown
 
 # What the coordinates along an axis are called.
 NAMES = ("{}-coordinate", "{}_coordinate", "{}_coord", "grid/{}", "coords/{}", "coordinates/{}", "grid_{}", "{}_grid")

@@ -34,12 +34,12 @@ from operformer.data.contents import (
     Contents,
     UniformKind,
     refusing_damage,
-    shown,
     whole,
     why_not_numbers,
     why_too_large,
 )
 from operformer.errors import DataError
+from operformer.text import shown
 
 MOST_OBJECTS = 100_000
 MATLAB_NUMBERS = {

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import get_args
 
-from operformer.data.contents import KINDS, Array, Contents, UniformKind, WeightsName, shown
+from operformer.data.contents import KINDS, Array, Contents, UniformKind, WeightsName
 from operformer.data.coordinates import (
     find_axes,
     find_many_points,
@@ -32,6 +32,7 @@ from operformer.data.layout import (
 from operformer.domain import Grid
 from operformer.domain.box import Bounds, GivenBounds, checked_bounds
 from operformer.errors import DataError, UsageError
+from operformer.text import shown
 
 
 @dataclass(frozen=True)

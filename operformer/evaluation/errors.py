@@ -18,6 +18,7 @@ from operformer.evaluation.loss import LOSSES, LossName, relative_h1, relative_l
 from operformer.evaluation.pictures import cut
 from operformer.evaluation.prediction import together
 from operformer.evaluation.spectra import ErrorSpectrum, SpectrumMean
+from operformer.evaluation.standard import Outputs
 from operformer.operators.operator import computes_in
 
 SHOWN = 64  # points along an axis of a picture
@@ -37,7 +38,8 @@ class Evaluation:
     """The errors of an operator on samples of one grid, and what its median and its worst sample look like.
 
     ``h1_errors`` is empty where points have no neighbours (scattered ones); ``spectrum`` is None where they are not
-    equispaced, and ``jumps`` also where there is no partition.
+    equispaced, and ``jumps`` also where there is no partition. ``standardised_errors`` is empty where mean and
+    deviation of the training samples are not known.
     """
 
     label: str  # what kind of grid
@@ -48,6 +50,7 @@ class Evaluation:
     h1_errors: tuple[float, ...] = ()  # relative H1
     spectrum: ErrorSpectrum | None = None
     jumps: FaceJumps | None = None
+    standardised_errors: tuple[float, ...] = ()  # relative L2 of standardised outputs
 
     @property
     def median(self) -> float:
@@ -73,6 +76,11 @@ class Evaluation:
     def h1(self) -> Summary | None:
         """The relative errors in H1(D), where there are any."""
         return summarise(self.h1_errors) if self.h1_errors else None
+
+    @property
+    def standardised(self) -> Summary | None:
+        """The relative L2 errors of standardised outputs, where they are known."""
+        return summarise(self.standardised_errors) if self.standardised_errors else None
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,7 @@ def evaluate(
     label: str = "test samples",
     is_periodic: bool = False,
     n_patches: Sequence[int] | None = None,
+    outputs: Outputs | None = None,
 ) -> Evaluation:
     """The operator's relative errors on samples it was not trained on, weighted by their grid.
 
@@ -116,6 +125,8 @@ def evaluate(
         label: what tables call the grid.
         is_periodic: whether u and z are periodic, for derivatives and spectra.
         n_patches: the partition whose faces are examined; the operator's own if not given.
+        outputs: mean and deviation of the training samples' outputs, for errors in standardised units;
+            ``Outputs.of(samples)`` finds them.
 
     Returns:
         ``median``, ``mean`` and ``worst`` of the L2 errors, the same in H1 where the grid allows it, every single
@@ -128,7 +139,8 @@ def evaluate(
         True
     """
     check_samples(samples, "test")
-    return assess(predictions(operator, samples), samples, label, is_periodic, n_patches or partition(operator))
+    found = predictions(operator, samples)
+    return assess(found, samples, label, is_periodic, n_patches or partition(operator), outputs)
 
 
 def assess(
@@ -137,6 +149,7 @@ def assess(
     label: str,
     is_periodic: bool = False,
     n_patches: Sequence[int] | None = None,
+    outputs: Outputs | None = None,
 ) -> Evaluation:
     """The errors of predictions (count, channels, *shape), some samples at a time.
 
@@ -144,11 +157,13 @@ def assess(
     faces are looked at.
     """
     grid = samples.grid
-    l2, h1 = [], []
+    l2, h1, standardised = [], [], []
     spectrum, jumps = SpectrumMean(grid, is_periodic), JumpMean(grid, n_patches)
     for block, found in zip(samples.blocks(size := together(grid)), prediction.split(size), strict=True):
         found, z = found.double(), block.z.double()
         l2.append(relative_l2(found, z, block.grid))
+        if outputs is not None:
+            standardised.append(relative_l2(outputs.standardise(found), outputs.standardise(z), block.grid))
         if grid.axes is not None:
             h1.append(relative_h1(found, z, grid))
         spectrum.add(found, z)
@@ -164,6 +179,7 @@ def assess(
         tuple(torch.cat(h1).tolist()) if h1 else (),
         spectrum.mean(),
         jumps.mean(),
+        tuple(torch.cat(standardised).tolist()) if standardised else (),
     )
 
 

@@ -1,7 +1,7 @@
 """The folder of a run: what it holds, and that it holds one experiment.
 
-experiment.json  training.json  made.json  status.json  metrics.jsonl  checkpoints/  operator/  seconds.json
-evaluation.json  gallery.npz  rollout.json (flows)  calibration.json
+experiment.json  outputs.json  training.json  made.json  status.json  metrics.jsonl  checkpoints/  operator/
+seconds.json  evaluation.json  gallery.npz  rollout.json (flows)  calibration.json
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from os.path import lexists
 from pathlib import Path
 from typing import Any
 
+from operformer.domain import Pairs
 from operformer.errors import DataError, UsageError
 from operformer.evaluation.errors import Evaluation
 from operformer.evaluation.rollout import Rollout
+from operformer.evaluation.standard import Outputs
 from operformer.files import read_json, remove, write_json
-from operformer.operators import load
+from operformer.operators import Operator, load
 from operformer.runs.experiment import Experiment, parse
 from operformer.runs.provenance import note_seconds, read_provenance, read_seconds, write_provenance
-from operformer.runs.records import read_evaluations, read_rollout
+from operformer.runs.records import read_evaluations, read_outputs, read_rollout, write_outputs
 from operformer.settings import differing
 from operformer.training.checkpoint import last_epoch
 from operformer.training.recipe import training_device
@@ -98,12 +100,23 @@ def refuse_another(experiment: Experiment, folder: Path) -> None:
             raise UsageError(f"{folder} holds another experiment ({names[0]} differs); give another --out")
 
 
-def occupy(experiment: Experiment, folder: Path, drawing: float) -> None:
+def occupy(experiment: Experiment, folder: Path, train: Pairs, drawing: float) -> None:
     """From here on the folder belongs to this experiment, whose pairs took so many seconds."""
     write_json(folder / "experiment.json", experiment.to_mapping())
+    if not lexists(folder / "outputs.json"):
+        write_outputs(Outputs.of(train), folder / "outputs.json")
     if last_epoch(folder / "checkpoints") < experiment.training.epochs:
         # What was evaluated is about to be trained on.
         for name in EVALUATED:
             remove(folder / name)
         write_provenance(folder, training_device(experiment.training))
         note_seconds(folder, "data", drawing)
+
+
+def outputs_of(folder: Path, operator: Operator) -> Outputs | None:
+    """Mean and deviation of the training samples' outputs; without the file the operator's own, where they are that."""
+    if lexists(folder / "outputs.json"):
+        return read_outputs(folder / "outputs.json")
+    if operator.adds_input or operator.is_zero_at_boundary:  # which was normalised in another way
+        return None
+    return Outputs(tuple(operator.output_mean.tolist()), tuple(operator.output_scale.tolist()))

@@ -19,6 +19,7 @@ from operformer.evaluation.errors import Curves, Evaluation, Images
 from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
+from operformer.evaluation.standard import Outputs
 from operformer.files import read_json, write_json
 from operformer.settings import construct
 
@@ -36,6 +37,21 @@ def read_evaluations(path: Path) -> list[Evaluation]:
         if "1x" not in {evaluation.label for evaluation in evaluations}:
             raise ValueError("the training grid is missing")
     return evaluations
+
+
+def write_outputs(outputs: Outputs, path: Path) -> None:
+    """Put mean and deviation of the training samples' outputs at the path in one step."""
+    write_json(path, asdict(outputs))
+
+
+def read_outputs(path: Path) -> Outputs:
+    """Those of a file."""
+    values = read_json(path)
+    with _told_as_damage(path):
+        found = construct(Outputs, _complete(Outputs, values), "outputs")
+        if len(found.mean) != len(found.deviation) or not all(value > 0 for value in found.deviation):
+            raise ValueError("a deviation is missing or not positive")
+        return found
 
 
 def write_rollout(rollout: Rollout, path: Path) -> None:
@@ -85,6 +101,7 @@ def _told_as_damage(path: Path) -> Iterator[None]:
 
 def _evaluation(values: Mapping[str, Any]) -> Evaluation:
     nested = ("median_sample", "worst_sample", "spectrum", "jumps")
+    values = {"standardised_errors": [], **values}  # which files of 0.1.0 do not have
     evaluation = construct(
         Evaluation,
         {key: value for key, value in _complete(Evaluation, values).items() if key not in nested},
@@ -94,7 +111,10 @@ def _evaluation(values: Mapping[str, Any]) -> Evaluation:
         spectrum=None if values["spectrum"] is None else spectrum_of(values["spectrum"]),
         jumps=None if values["jumps"] is None else jumps_of(values["jumps"]),
     )
-    if not evaluation.errors or len(evaluation.h1_errors) not in (0, len(evaluation.errors)):
+    if not evaluation.errors or any(
+        len(others) not in (0, len(evaluation.errors))
+        for others in (evaluation.h1_errors, evaluation.standardised_errors)
+    ):
         raise ValueError("errors are missing")
     return evaluation
 

@@ -10,9 +10,11 @@ from operformer import __version__
 from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
+from operformer.operators.pretrained import SHIPPED
 from operformer.runs import Run
 from operformer.runs.experiment import NAMED, find_experiment
-from operformer.runs.report.tables import error_table, grid_name, settings_table, spoken_operator
+from operformer.runs.report.tables import Table, error_table, grid_name, percent, settings_table, spoken_operator
+from operformer.text import markdown
 
 PAPER = """@article{calvello2025continuum,
   title = {Continuum Attention for Neural Operators},
@@ -36,12 +38,12 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str =
     return "\n".join(
         [
             "---",
-            *(f"{key}: {json.dumps(value)}" for key, value in _front_matter(run, licence).items()),
+            *(f"{key}: {_quoted(value)}" for key, value in _front_matter(run, licence).items()),
             "---",
             "",
-            f"# {experiment.name}",
+            f"# {markdown(experiment.name)}",
             "",
-            f"A neural operator ({operator}, {run.parameters:,} parameters) for {_maps(run)}. Made "
+            f"A neural operator ({operator}, {run.parameters:,} parameters) for {markdown(_maps(run))}. Made "
             f"with operformer {__version__}; physical units in and out, on grids it was not trained on.",
             "",
             "```python",
@@ -57,7 +59,7 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str =
             "## Training",
             "",
             f"{_pairs(run)}, {len(run.metrics)} of {training.epochs} epochs in "
-            f"{run.seconds:.0f} s{_where(run)}, validated on {data.validation}.{_scale(run)}",
+            f"{run.seconds:.0f} s{markdown(_where(run))}, validated on {data.validation}.{_scale(run)}",
             "",
             settings_table([run]).markdown(),
             "",
@@ -89,6 +91,29 @@ def read_front_matter(path: Path) -> dict[str, Any]:
         return {key: json.loads(value) for key, _, value in (line.partition(": ") for line in lines)}
     except ValueError as error:
         raise DataError(f"{path} is no card of a model ({error}); write it again") from None
+
+
+def model_table(models: Path = SHIPPED) -> Table:
+    """The models that come with the library: what they map, what they were trained on, their errors and sizes."""
+    header = ("model", "maps", "operator", "parameters", "trained on", "median", "worst", "size")
+    rows = []
+    for path in sorted(models.glob("*/README.md")):
+        try:
+            said = read_front_matter(path)["operformer"]
+            errors = (percent(said["median"]), percent(said["worst"]))
+            what = (said["maps"], said["operator"], f"{said['parameters']:,}", said["trained"])
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"{path} says too little of its model ({error!r}); ship it again") from None
+        size = sum(file.stat().st_size for file in path.parent.iterdir())
+        rows.append((path.parent.name, *what, *errors, f"{size / 1e6:.2f} MB"))
+    return Table('Models: operformer.load("NAME")', header, tuple(rows))
+
+
+def _quoted(value: Any) -> str:
+    """A value as JSON, in which nothing is a tag."""
+    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _where(run: Run) -> str:
@@ -150,6 +175,6 @@ def _loading(run: Run, name: str, loader: str) -> list[str]:
     return [
         f"from operformer import Grid, {loader}",
         "",
-        f"operator = {loader}({json.dumps(name)})",
+        f"operator = {loader}({_quoted(name)})",
         f"z = operator(u, {where}",
     ]

@@ -27,8 +27,8 @@ COMMANDS = {
     "predict --force": ["predict", "run", "pairs.npz", "--out", "here/out.npz", "--force"],
 }  # fmt: skip
 RUN = [
-    ".lock", "experiment.json", "training.json", "made.json", "seconds.json", "status.json", "metrics.jsonl",
-    "operator", "operator/model.safetensors", "operator/config.json", "tensorboard", "checkpoints",
+    ".lock", "experiment.json", "outputs.json", "training.json", "made.json", "seconds.json", "status.json",
+    "metrics.jsonl", "operator", "operator/model.safetensors", "operator/config.json", "tensorboard", "checkpoints",
     "checkpoints/epoch-0001", "checkpoints/.epoch-0001.partial", "checkpoints/epoch-0001/model.safetensors",
 ]  # fmt: skip
 WRITTEN = {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from operformer.runs.folder import Run
+from operformer.text import markdown, plain
 
 _SPOKEN = {
     "Transformer": "transformer",
@@ -25,7 +26,7 @@ class Table:
     def markdown(self) -> str:
         """The table in Markdown."""
         rules = tuple("---:" if is_right else "---" for is_right in self.is_right)
-        lines = [[cell.replace("|", "\\|") for cell in line] for line in (self.header, *self.rows)]
+        lines = [list(map(markdown, line)) for line in (self.header, *self.rows)]
         return "\n".join("| " + " | ".join(line) + " |" for line in (lines[0], rules, *lines[1:]))
 
     def latex(self, label: str) -> str:
@@ -53,24 +54,26 @@ class Table:
 
 def latex_text(text: str) -> str:
     """Plain text as LaTeX has it, in ASCII."""
-    return "".join(_LATEX.get(letter, letter) for letter in text)
+    return "".join(_LATEX.get(letter, letter) for letter in plain(text))
 
 
 def error_table(runs: Sequence[Run]) -> Table:
     """Median, mean and worst relative L2 error on each grid, and the median as a multiple of the training grid's.
 
-    The median relative H1 error beside them, where points have neighbours on any grid.
+    The median of standardised outputs and the median relative H1 error beside them, where they are known.
     """
     has_h1 = any(evaluation.h1 for run in runs for evaluation in run.evaluations)
-    header = ("grid", "points", "operator", "median", "mean", "worst", "ratio", *(("H1 median",) * has_h1))
+    has_standardised = any(evaluation.standardised for run in runs for evaluation in run.evaluations)
+    more = ("standardised median",) * has_standardised + ("H1 median",) * has_h1
+    header = ("grid", "points", "operator", "median", "mean", "worst", "ratio", *more)
     rows = []
     for evaluation in runs[0].evaluations:
         for number, (run, name) in enumerate(zip(runs, run_names(runs), strict=True)):
             there = run.evaluation(evaluation.label)
             ratio = there.median / run.evaluation("1x").median
             figures = [percent(there.median), percent(there.mean), percent(there.worst), f"{ratio:.2f}"]
-            if has_h1:
-                figures.append(percent(there.h1.median) if there.h1 else "")
+            for summary, is_shown in ((there.standardised, has_standardised), (there.h1, has_h1)):
+                figures += [percent(summary.median) if summary else ""] * is_shown
             where = (grid_name(evaluation.label), str(evaluation.points)) if number == 0 else ("", "")
             rows.append((*where, name, *figures))
     return Table(f"Relative L2 {'and H1 ' * has_h1}error on test pairs", header, tuple(rows))
