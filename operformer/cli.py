@@ -131,7 +131,7 @@ _shown = warnings.showwarning
 
 def _warn(message: Warning | str, category: type[Warning], *rest: Any) -> None:
     if issubclass(category, OperformerWarning):
-        print(f"operformer: warning: {message}", file=sys.stderr, flush=True)
+        print(f"operformer: warning: {plain(str(message))}", file=sys.stderr, flush=True)
     else:
         _shown(message, category, *rest)
 

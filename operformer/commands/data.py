@@ -96,7 +96,7 @@ def import_(
     u: Names = (),
     z: Names = (),
     layout: str | None = None,
-    grid: Literal["nodes", "cells", "periodic"] | None = None,
+    grid: Literal["nodes", "cells", "periodic", "left"] | None = None,
     bounds: Numbers = (),
     steps: Annotated[tuple[int, int] | None, Parameter(negative="")] = None,
     lead: int | None = None,

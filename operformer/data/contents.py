@@ -12,12 +12,11 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from operformer.domain.grid import UniformKind
 from operformer.errors import DataError, OperformerError, ResourceError
 from operformer.text import shown
 
-UniformKind = Literal["nodes", "cells", "periodic"]
 WeightsName = Literal["voronoi", "equal"]  # of scattered points whose file has none
-KINDS: tuple[UniformKind, ...] = ("nodes", "cells", "periodic")
 PAIRS = (("u", "z"), ("x", "y"), ("input", "output"), ("inputs", "outputs"), ("a", "u"), ("coeff", "sol"))
 POINTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz")
 # What an array of inputs is not called: scattered points, their weights, outputs.

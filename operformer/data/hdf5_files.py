@@ -32,12 +32,12 @@ import numpy as np
 from operformer.data.contents import (
     Array,
     Contents,
-    UniformKind,
     refusing_damage,
     whole,
     why_not_numbers,
     why_too_large,
 )
+from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
 from operformer.text import shown
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from operformer import __version__
-from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
 from operformer.operators.pretrained import SHIPPED
@@ -170,7 +169,7 @@ def _loading(run: Run, name: str, loader: str) -> list[str]:
     """Lines that load and apply the operator, to u (batch, channels, *shape)."""
     grid = run.experiment.problem.grid(run.experiment.data.resolution)
     where = "grid)  # such as Grid.rectilinear(x, y) or Grid.scattered(points): where the values of u lie"
-    if grid.kind in get_args(UniformKind):
+    if grid.is_uniform:
         where = f'Grid.uniform(u.shape[2:], {list(grid.bounds)}, kind="{grid.kind}"))'
     return [
         f"from operformer import Grid, {loader}",

@@ -18,7 +18,7 @@ class UniformOperator(Operator):
 
     def takes(self, grid: Grid) -> bool:
         """Whether the points are equispaced."""
-        return grid.kind in ("nodes", "cells", "periodic")
+        return grid.is_uniform
 
     def nearest(self, grid: Grid) -> Grid:
         """Cells, about as many along each axis as the grid has points."""
@@ -30,7 +30,7 @@ def check_uniform(name: str, grid: Grid, query: Grid | None) -> None:
     if query is not None:
         remedy = "leave query= out and interpolate the output, as predict(query=) does, or use a TNO or a FANO"
         raise UsageError(f"{name} has no output but on the grid of its input: {remedy}")
-    if grid.kind not in ("nodes", "cells", "periodic"):
+    if not grid.is_uniform:
         raise UsageError(f"{name} takes uniform grids only, its FFT knows no others: got {grid}; use a TNO or a FANO")
 
 
