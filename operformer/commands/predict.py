@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from operformer.data.contents import WeightsName
     from operformer.domain import Grid
     from operformer.domain.grid import UniformKind
+    from operformer.evaluation.conformal import Calibration
     from operformer.operators import Operator
 
 
@@ -88,9 +89,15 @@ def predict(
     values, where = _inputs(inputs, operator, list(u) or None, options)
     query = None if points is None else _at(points, operator, where)
     found = prediction.predict(operator, values, where, resolution=resolution or None, query=query)
-    write(found, out)
+    calibration = _calibration(run)
+    write(found, out, {} if calibration is None else _band(calibration, found.grid))
     there = f", predicted on {found.grid}" if resolution or points else ""
     console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
+    if calibration is not None:
+        from operformer.evaluation.conformal import sentences
+
+        for line in sentences(calibration, "z", "half_width"):
+            console.print(line, soft_wrap=True, highlight=False)
     console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
 
 
@@ -117,6 +124,22 @@ def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[s
         return torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid
     refuse_unfinished(path)
     return read_inputs(path, operator, u, **options)
+
+
+def _calibration(run: Path) -> Calibration | None:
+    """That of a run that was calibrated."""
+    from operformer.runs.records import read_calibration
+
+    path = run / "calibration.json"
+    return read_calibration(path) if path.is_file() else None
+
+
+def _band(calibration: Calibration, grid: Grid) -> dict[str, Any]:
+    """What a file says of how far off z may be."""
+    numbers = {name: getattr(calibration, name) for name in ("alpha", "delta", "relative_error")}
+    if grid.counts is not None:
+        return numbers
+    return {"half_width": calibration.half_width(grid).numpy(), **numbers}
 
 
 def _trained_with(run: Path) -> tuple[UniformKind | None, WeightsName | None]:

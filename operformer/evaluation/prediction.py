@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operformer.domain import Grid, Samples
+from operformer.domain import Grid, Pairs, Samples
 from operformer.domain.interpolation import interpolate
+from operformer.domain.reading import beyond
 from operformer.domain.samples import pad
 from operformer.errors import DataError, DivergedError, UsageError
+from operformer.evaluation.cautions import unlike_training, warn
 from operformer.operators import Operator
 
 POINTS = 2**17  # of the samples that an operator is given at once: 0.5 GiB at width 128, and faster than more on a CPU
@@ -39,7 +41,8 @@ def predict(
             u interpolated to them if they take them as a grid; otherwise their output is interpolated.
 
     Returns:
-        `Samples` with u, z and their grid, on the CPU.
+        `Samples` with u, z and their grid, on the CPU. Where u is known at scattered points that leave a part of the
+        box empty, such as the notch of an L, values there are NaN.
 
     Example:
         >>> operator = TNO(dim=1, in_channels=1, out_channels=1, hidden_channels=8, n_layers=1, n_heads=2)
@@ -50,6 +53,7 @@ def predict(
     grid = _checked_grid(operator, given, grid)
     if resolution is not None and query is not None:
         raise UsageError("resolution and query both say where the output is wanted; give one of them")
+    warn(unlike_training(operator, given, grid))
     there = query if resolution is None else uniform_like(grid, resolution)
     size = max(1, POINTS // max(prod(grid.shape), 0 if there is None else prod(there.shape)))
     if grid.counts is not None and not operator.is_pointwise:
@@ -61,7 +65,19 @@ def predict(
         _check_finite(z, first)
         inputs.append(block.cpu())
         outputs.append(z.cpu())
-    return Samples(torch.cat(inputs), torch.cat(outputs), (there or grid).to("cpu"))
+    u, z = torch.cat(inputs), torch.cat(outputs)
+    if there is not None and grid.kind == "scattered":
+        outside = beyond(grid, there)
+        warn(_outside(outside))
+        u, z = (values.masked_fill(outside, torch.nan) for values in (u, z))
+    return Samples(u, z, (there or grid).to("cpu"))
+
+
+def _outside(outside: Tensor) -> list[str]:
+    if not bool(outside.any()):
+        return []
+    count = f"{int(outside.sum())} of {outside.numel()}"
+    return [f"{count} points lie outside the domain that the scattered points stand for; their values are NaN"]
 
 
 def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:
@@ -120,7 +136,24 @@ def _checked_grid(operator: Operator, u: Tensor, grid: Grid | None) -> Grid:
     broken = ~torch.isfinite(u).flatten(1).all(1)
     if bool(broken.any()):
         raise DataError(f"sample {int(broken.nonzero()[0])} of u holds values that are not finite; leave it out")
-    for k, (lower, upper) in enumerate(operator.bounds if grid.dim == operator.dim else ()):
+    if grid.dim == operator.dim:
+        check_domain(operator, grid)
+    return grid
+
+
+def check_fits(operator: Operator, pairs: Pairs) -> None:
+    """Refuse samples whose channels or domain are not the operator's."""
+    wanted = operator.in_channels, operator.out_channels
+    if pairs.channels != wanted or pairs.grid.dim != operator.dim:
+        found = f"{pairs.channels[0]} to {pairs.channels[1]} channels in dimension {pairs.grid.dim}"
+        own = f"{wanted[0]} to {wanted[1]} channels in dimension {operator.dim}"
+        raise UsageError(f"the operator maps {own}: got samples with {found}")
+    check_domain(operator, pairs.grid)
+
+
+def check_domain(operator: Operator, grid: Grid) -> None:
+    """Refuse points outside the box that the operator was trained on."""
+    for k, (lower, upper) in enumerate(operator.bounds):
         first, last = float(grid.points[..., k].min()), float(grid.points[..., k].max())
         slack = 1e-5 * (upper - lower)  # the domain is kept in the operator's precision
         if first < lower - slack or last > upper + slack:
@@ -128,7 +161,6 @@ def _checked_grid(operator: Operator, u: Tensor, grid: Grid | None) -> Grid:
                 f"axis {k} of the points reaches from {first:g} to {last:g}, and the operator was trained on "
                 f"[{lower:g}, {upper:g}]; scale the coordinates to it, or train on the larger domain"
             )
-    return grid
 
 
 def _check_finite(z: Tensor, first: int) -> None:

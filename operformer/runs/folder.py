@@ -15,6 +15,7 @@ from typing import Any
 
 from operformer.domain import Pairs
 from operformer.errors import DataError, UsageError
+from operformer.evaluation.conformal import Calibration, Coverage
 from operformer.evaluation.errors import Evaluation
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.standard import Outputs
@@ -22,7 +23,14 @@ from operformer.files import read_json, remove, write_json
 from operformer.operators import Operator, load
 from operformer.runs.experiment import Experiment, parse
 from operformer.runs.provenance import note_seconds, read_provenance, read_seconds, write_provenance
-from operformer.runs.records import read_evaluations, read_outputs, read_rollout, write_outputs
+from operformer.runs.records import (
+    read_calibration,
+    read_coverages,
+    read_evaluations,
+    read_outputs,
+    read_rollout,
+    write_outputs,
+)
 from operformer.settings import differing
 from operformer.training.checkpoint import last_epoch
 from operformer.training.recipe import training_device
@@ -42,6 +50,8 @@ class Run:
     rollout: Rollout | None = None  # of a flow, whose map can be applied again and again
     clock: Mapping[str, float] = field(default_factory=dict)  # seconds of what is no epoch: data, evaluation
     made: Mapping[str, Any] = field(default_factory=dict)  # versions, commit and device of the training
+    calibration: Calibration | None = None
+    coverages: Mapping[str, Coverage] = field(default_factory=dict)  # of the calibration, by grid
 
     @property
     def seconds(self) -> float:
@@ -65,8 +75,10 @@ def read_run(folder: Path) -> Run:
     parameters = load(folder / "operator").n_parameters
     # A link to nowhere is damage, too.
     rollout = read_rollout(folder / "rollout.json") if lexists(folder / "rollout.json") else None
+    path = folder / "calibration.json"
+    calibrated = (read_calibration(path), read_coverages(path)) if lexists(path) else (None, {})
     metrics, clock, made = read_metrics(folder / "metrics.jsonl"), read_seconds(folder), read_provenance(folder)
-    return Run(experiment, parameters, metrics, evaluations, rollout, clock, made)
+    return Run(experiment, parameters, metrics, evaluations, rollout, clock, made, *calibrated)
 
 
 def read_experiment(folder: Path) -> Experiment:

@@ -171,6 +171,18 @@ def write_calibration(calibration: Calibration, coverages: Mapping[str, Coverage
     write_json(path, values | {"grid": _grid_values(calibration.grid), "spread": calibration.spread.tolist()})
 
 
+def read_coverages(path: Path) -> dict[str, Coverage]:
+    """What a calibration's file counted on test pairs, by grid."""
+    values = read_json(path)
+    try:
+        return {
+            label: construct(Coverage, _complete(Coverage, found), "coverage")
+            for label, found in values["coverage"].items()
+        }
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise DataError(f"{path} is damaged ({error}); run: operformer calibrate {path.parent}") from None
+
+
 def read_calibration(path: Path) -> Calibration:
     """The calibration of a file."""
     values = read_json(path)

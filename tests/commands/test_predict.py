@@ -74,9 +74,9 @@ def test_at_points_of_a_file(call, operator, u):
         code, out, err = call("predict", "operator", "new.npy", "--points", name, "--out", "z.npz", "--force")
         assert (code, err) == (0, "")
         assert "predicted on Grid(scattered, 9 points" in out
-        written = np.load("z.npz")
-        np.testing.assert_allclose(written["z"], expected, rtol=0, atol=1e-6)
-        np.testing.assert_array_equal(written["points"], points)
+        with np.load("z.npz") as written:
+            np.testing.assert_allclose(written["z"], expected, rtol=0, atol=1e-6)
+            np.testing.assert_array_equal(written["points"], points)
 
 
 @pytest.mark.parametrize(

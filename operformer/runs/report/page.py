@@ -14,11 +14,12 @@ from matplotlib.figure import Figure
 
 from operformer import __version__
 from operformer.errors import UsageError
+from operformer.evaluation.conformal import sentences as promises
 from operformer.files import write_bytes
 from operformer.runs.folder import Run
 from operformer.runs.report.explorer import Exhibit, explorer_data
 from operformer.runs.report.figures import resolution_figure, samples_figure, to_svg, training_figure
-from operformer.runs.report.tables import error_table, grid_name, percent, run_names, settings_table
+from operformer.runs.report.tables import coverage_table, error_table, grid_name, percent, run_names, settings_table
 from operformer.text import plain
 
 DESCRIPTIONS = {
@@ -46,6 +47,11 @@ def write_page(runs: Sequence[Run], path: Path, exhibits: Sequence[Exhibit] = ()
         "summary": summary(runs),
         "errors": error_table(runs),
         "settings": settings_table(runs),
+        "coverages": [
+            (name, coverage_table(run.coverages))
+            for run, name in zip(runs, run_names(runs), strict=True)
+            if run.coverages
+        ],
         "pictures": _pictures(runs),
     }
     write_bytes(path, render("page.html", values, exhibits).encode())
@@ -71,7 +77,7 @@ def picture(figure: Figure, caption: str) -> Picture:
 
 
 def summary(runs: Sequence[Run]) -> list[str]:
-    """What came out, one sentence for each run."""
+    """What came out: one sentence for each run, and what its calibration promises."""
     sentences = []
     for run, name in zip(runs, run_names(runs), strict=True):
         trained = run.evaluation("1x").median
@@ -84,6 +90,8 @@ def summary(runs: Sequence[Run]) -> list[str]:
         irregular = [e for e in run.evaluations if not e.label.endswith("x")]
         rest = "; ".join(f"{e.median / trained:.2f} times on the {e.label} grid" for e in irregular)
         sentences.append(f"{sentence}; {rest}." if rest else f"{sentence}.")
+        if run.calibration is not None:
+            sentences += [f"{_capitalised(promise)}." for promise in promises(run.calibration)]
     return sentences
 
 
