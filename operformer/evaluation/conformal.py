@@ -67,7 +67,7 @@ def sentences(calibration: Calibration, prediction: str = "the prediction", widt
     often = f"with probability {1 - calibration.alpha:.6g}"
     return [
         f"{often} the truth is within {within} of {prediction} {inside} ({calibration.count} scores)",
-        f"{often} its relative L2 error is at most {100 * calibration.relative_error:.3g} %",
+        f"{often} its relative L2 error is at most {calibration.relative_error:.2%}",
     ]
 
 
