@@ -125,19 +125,6 @@ def test_an_error_while_reading_arrives():
         list(streamed([lambda: 1, fail]))
 
 
-def test_pairs_in_memory_stay_pairs_in_memory():
-    given = pairs(5)
-    assert resident(given, torch.device("cpu"), given.u.dtype).u is given.u
-
-
-def test_numbers_that_are_sent_arrive():
-    numbers = torch.tensor([5, 3, 2])
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    there = sent(numbers, device)
-    assert there.device.type == device.type
-    assert torch.equal(there.cpu(), numbers)
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="a CPU waits for nobody")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_choosing_pairs_on_a_gpu_does_not_wait_for_it():
