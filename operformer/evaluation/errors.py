@@ -145,7 +145,7 @@ def evaluate(
     done = assess(found, samples, label, is_periodic, n_patches or partition(operator), outputs)
     if isinstance(operator, Operator):
         warn(unlike_training(operator, samples.u, samples.grid))
-    warn(rough_gradients(done.h1 and done.h1.median))
+    warn(rough_gradients(done.h1.median if done.h1 else None))
     return done
 
 

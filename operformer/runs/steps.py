@@ -88,8 +88,9 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
         prediction = predictions(operator, samples)
         evaluations.append(assess(prediction, samples, label, is_periodic, partition(operator), outputs))
         shown[label] = show(prediction, samples, torch.tensor(evaluations[-1].errors))
-        if label == "1x":
-            warn(rough_gradients(evaluations[-1].h1 and evaluations[-1].h1.median))
+        h1 = evaluations[-1].h1
+        if label == "1x" and h1 is not None:
+            warn(rough_gradients(h1.median))
     rolled = _roll_out(operator, experiment, device, draws)
     with held(folder, create=False):
         write_gallery(Gallery(shown), folder / "gallery.npz")
