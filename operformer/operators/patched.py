@@ -25,7 +25,7 @@ from operformer.operators.patched_attention import Coefficients
 from operformer.settings import construct
 
 Analysis = Literal["quadrature", "least-squares"]
-MOST_QUADRATURE_ERROR = 0.2  # of scattered points, for random functions of an operator's modes
+MOST_QUADRATURE_ERROR = 0.05  # of scattered points, for random functions of an operator's modes
 MOST_CONDITION = 100  # of least squares
 NO_OVERLAP = Overlap(0.0)
 GivenOverlap = float | Overlap | Mapping[str, Any]
