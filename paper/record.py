@@ -70,6 +70,7 @@ class Record:
     rollout: Rollout | None = None
     made: Mapping[str, Any] = field(default_factory=dict)  # versions, commit and device when it was trained
     clock: Mapping[str, float] = field(default_factory=dict)  # seconds besides: drawing samples, evaluating
+    weights: str = ""  # the hash of those that it was evaluated with
     recipe: str = ""  # of a run at the paper's size, see recipes.py
     changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)  # from the authors' run: there, here
 
@@ -171,6 +172,7 @@ def record_of(run: Run, pictured: Container[str]) -> Record:
         rollout=run.rollout,
         made=run.made,
         clock=run.clock,
+        weights=run.weights,
     )
 
 

@@ -132,7 +132,7 @@ class Cover:
         left, right = torch.cat([-end, middles]), torch.cat([middles, end])
         length = 1 + 2 * r
         weights = (torch.minimum(right, first + length) - torch.maximum(left, first)).clamp(min=0) / length
-        window = _window(images, first + r, r, count, is_even)
+        window = window_of(images, first + r, r, count, is_even)
         if is_even:  # an image is the same point of D: it counts once
             none = torch.zeros_like(window[:, :n])
             window = torch.cat([none, window[:, n : 2 * n], none], 1)
@@ -161,7 +161,7 @@ def _counted(images: Tensor, first: Tensor, length: float, k: int) -> tuple[int,
     return tuple(found)
 
 
-def _window(t: Tensor, start: Tensor, r: float, count: int, is_even: bool) -> Tensor:
+def window_of(t: Tensor, start: Tensor, r: float, count: int, is_even: bool) -> Tensor:
     """chi_j(t) of the patches [start, start + 1]; with an even continuation it does not fall at the ends of D."""
     rising, falling = rise((t - start + r) / (2 * r)), rise((start + 1 + r - t) / (2 * r))
     if is_even:
@@ -237,7 +237,7 @@ def _scattered_cover(grid: Grid, counts: tuple[int, ...], overlap: Overlap) -> S
             twice = (lower < upper).nonzero()[:, 0]
             again = torch.cat([torch.arange(len(at), device=x.device), twice])
             at, number, chosen = at[again], torch.cat([upper, lower[twice]]), chosen[again]
-            chi = chi[again] * _window(at, number, r, count, is_even)
+            chi = chi[again] * window_of(at, number, r, count, is_even)
             x, owner, patch = x[chosen], owner[chosen], patch[chosen]
             x[:, k] = (at - number + r) / (1 + 2 * r)
         patch = patch * count + number.long()
@@ -389,7 +389,7 @@ def _axis_synthesis(query: Grid, k: int, count: int, overlap: Overlap, basis: Ba
     start = torch.arange(count, dtype=t.dtype, device=t.device).unsqueeze(1)
     parts = []
     for image in [t] if is_even else [t - count, t, t + count]:
-        window = _window(image, start, r, count, is_even)
+        window = window_of(image, start, r, count, is_even)
         local = torch.where(window > 0, (image - start + r) / (1 + 2 * r), 0.5)
         parts.append(basis.synthesis(local, n_modes) * window.unsqueeze(-1))
     return sum(parts[1:], parts[0]).transpose(0, 1).flatten(1)

@@ -64,21 +64,40 @@ class Translates:
     local: tuple[Tensor, ...]  # coordinates in [0, 1], the same in every patch
     places: tuple[Tensor, ...]  # (2, n_k) in P_k M_k: of each point, the first and the last; on a face it has two
 
-    def transform(self, basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> Transform:
-        """Synthesis alone, the same for all patches."""
-        if self.local[0].ndim == 1:
-            matrices = [basis.synthesis(y, m) for y, m in zip(self.local, n_modes, strict=True)]
-        else:
-            points = self.local[0]
-            functions = points.new_ones(len(points), 1)
-            for k, m in enumerate(n_modes):
-                functions = (functions.unsqueeze(-1) * basis.synthesis(points[:, k], m).unsqueeze(-2)).flatten(-2)
-            matrices = [functions]
-        return Transform(self.n_patches, (), tuple(m.to(like).unsqueeze(0) for m in matrices), None, is_shared=True)
+    @property
+    def is_scattered(self) -> bool:
+        """Whether the points have no axes."""
+        return self.local[0].ndim == 2
 
-    def part(self, chosen: slice) -> Translates:
+    def synthesise(self, coefficients: Tensor, basis: Basis, n_modes: tuple[int, ...]) -> Tensor:
+        """Functions on all patches at the points: (batch, P, sizes, c) -> (batch, P, *points, c)."""
+        return self._synthesis(self._coordinates(), basis, n_modes, coefficients).synthesise(coefficients)
+
+    def part(self, chosen: Tensor) -> Translates:
         """Some of the points along the first axis; their values are to be put together before they are joined."""
         return replace(self, local=(self.local[0][chosen], *self.local[1:]))
+
+    def chunks(self, most: int) -> list[Tensor]:
+        """Parts of the first axis that hold no more than so many latent points each, all patches counted."""
+        every = torch.arange(len(self.local[0]), device=self.local[0].device)
+        return list(every.split(self._per_chunk(most)))
+
+    def _per_chunk(self, most: int) -> int:
+        return max(1, most // (prod(len(y) for y in self.local[1:]) * prod(self.n_patches)))
+
+    def _coordinates(self) -> list[Tensor]:
+        """Along each axis of D, of the points of one patch."""
+        return list(self.local[0].unbind(-1)) if self.is_scattered else list(self.local)
+
+    def _synthesis(self, places: list[Tensor], basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> Transform:
+        """Synthesis alone, the same for all patches, at places in [0, 1] along each axis."""
+        matrices = [basis.synthesis(y, m) for y, m in zip(places, n_modes, strict=True)]
+        if self.is_scattered:
+            functions = matrices[0]
+            for matrix in matrices[1:]:
+                functions = (functions.unsqueeze(-1) * matrix.unsqueeze(-2)).flatten(-2)
+            matrices = [functions]
+        return Transform(self.n_patches, (), tuple(m.to(like).unsqueeze(0) for m in matrices), None, is_shared=True)
 
     @property
     def points(self) -> Tensor:
@@ -95,7 +114,7 @@ class Translates:
 
     def join(self, z: Tensor) -> Tensor:
         """(batch, P, *points, c) -> (batch, *shape, c); at points on a face the mean of both patches."""
-        if self.local[0].ndim == 2:
+        if self.is_scattered:
             return z.flatten(1, 2).index_select(1, self.places[0][0].to(z.device))
         d, z = len(self.local), z.unflatten(1, self.n_patches)
         for places in self.places:  # its patches come first, its points after the axes that are done
@@ -136,21 +155,14 @@ def _axis_translates(query: Grid, k: int, count: int) -> tuple[Tensor, Tensor]:
     else:
         last = torch.where(is_shared, face, position.floor().clamp(0, count - 1))
         first = last - is_shared.to(last.dtype)
-    local, places = _distinct(torch.stack([position - first, position - last]).clamp(0, 1))
+    local, places = distinct(torch.stack([position - first, position - last]).clamp(0, 1))
     return local, torch.stack([first, last]).long() * len(local) + places
 
 
-def _distinct(values: Tensor) -> tuple[Tensor, Tensor]:
+def distinct(values: Tensor) -> tuple[Tensor, Tensor]:
     """Values that differ by more than rounding, in order, and which of them each one is."""
     ordered, order = values.flatten().sort()
     is_new = torch.cat([torch.ones_like(ordered[:1], dtype=torch.bool), ordered.diff() > ON_FACE])
     which = torch.empty_like(order)
     which[order] = is_new.long().cumsum(0) - 1
     return ordered[is_new], which.unflatten(0, values.shape)
-
-
-def most_at_once(translated: Translates, most: int) -> list[slice]:
-    """Slices of the first axis that hold no more than so many latent points each, all patches counted."""
-    length, rest = len(translated.local[0]), prod(len(y) for y in translated.local[1:]) * prod(translated.n_patches)
-    step = max(1, most // rest)
-    return [slice(start, start + step) for start in range(0, length, step)]

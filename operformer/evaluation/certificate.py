@@ -78,6 +78,7 @@ class Certificate:
     points: tuple[str, str]  # of the coarsest and the finest uniform grid
     checks: tuple[Check, ...]
     own: str | None = None  # the grid of the check "own grid"
+    weights: str = ""  # the hash of the operator's, as `load_hashed` gives it; empty if it comes from no file
 
     @property
     def passed(self) -> bool:
@@ -95,7 +96,7 @@ class Certificate:
     def lines(self) -> list[str]:
         """The certificate for a terminal."""
         return [
-            f"{self.operator} on {self.grid} and its relatives",
+            f"{self.operator} on {self.grid} and its relatives{self.weights and f', weights {self.weights[:16]}'}",
             f"{'':12}{'error':>10}{'order':>8}",
             *(check.line() for check in self.checks),
             self.verdict(),
@@ -149,7 +150,7 @@ def certify(
         grid: the grid that the operator is to be used on; the verdict names the error there.
 
     Returns:
-        The certificate; ``print("\n".join(certificate.lines()))`` shows it.
+        The certificate; ``certificate.lines()`` are its lines of text, the verdict last.
     """
     if isinstance(operator, Operator):
         kind = kind or operator.usual_kind

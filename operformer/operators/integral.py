@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from operformer.domain.basis import BASES, Basis, Cosine, Fourier
+from operformer.domain.blending import AnyTransform
 from operformer.domain.fourier import Modes, make_modes, signed_sums
-from operformer.domain.transform import Transform
 from operformer.errors import UsageError
 
 MOST_MODES = 2**17
@@ -219,16 +219,16 @@ class FourierIntegralOperator(nn.Module):
         self.modes = ModeTables(spectrum)
         self.mixing = SpectralMixing(spectrum, in_channels, out_channels)
 
-    def forward(self, v: Tensor, transform: Transform) -> Tensor:
-        """(batch, P, *points, in_channels) -> (batch, P, *points, out_channels)."""
+    def forward(self, v: Tensor, transform: AnyTransform) -> Tensor:
+        """(batch, P, *points, in_channels) -> (batch, P, *points, out_channels); from D to D where patches overlap."""
         return transform.synthesise(self.image(v, transform))
 
-    def image(self, v: Tensor, transform: Transform) -> Tensor:
+    def image(self, v: Tensor, transform: AnyTransform) -> Tensor:
         """The coefficients of W v, by which it is known at all points: (batch, P, sizes, out_channels)."""
         mixed = self.mixing(self.coefficients(v, transform))
-        return self.modes.scatter(mixed).unflatten(0, (-1, v.shape[1]))
+        return self.modes.scatter(mixed).unflatten(0, (v.shape[0], -1))
 
-    def coefficients(self, v: Tensor, transform: Transform) -> Tensor:
+    def coefficients(self, v: Tensor, transform: AnyTransform) -> Tensor:
         """Those of v: (E, batch P, in_channels)."""
         return self.modes.gather(transform.analyse(v).flatten(0, 1))
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from operformer.domain.blending import AnyCover, AnyTransform, transform_on
+from operformer.domain.blended_reading import BlendedTranslates
+from operformer.domain.blending import AnyCover, AnyTransform, Cover, transform_on
+from operformer.domain.dilation import Dilation, make_dilation
 from operformer.domain.patches import TensorPatches
+from operformer.domain.reading import Translates
 from operformer.operators.attention import check_heads
 from operformer.operators.integral import ModeTables, Spectrum, make_mixing
 
@@ -50,6 +52,15 @@ class CommonPoints:
     weights: Tensor  # they sum to |D'|, D scaled to the unit cube
     volume: float  # |D'|
     has_equal_weights: bool
+    dilation: Dilation | None = None  # where patches overlap: functions are kept on D between attentions
+
+    def cut(self, v: Tensor) -> Tensor:
+        """v on patches (batch, P, *points, c), of v on D where they overlap."""
+        return v if self.dilation is None else self.dilation.cut(v)
+
+    def blend(self, f: Tensor) -> Tensor:
+        """sum_j chi_j f_j on D where patches overlap, else the functions themselves."""
+        return f if self.dilation is None else self.dilation.blend(f)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +78,10 @@ def rounded(t: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 class PatchedAttention(nn.Module):
-    """Multi-head patched attention with pointwise Q, K, V (Section 4.3): v is (batch, P, *points, c)."""
+    """Multi-head patched attention with pointwise Q, K, V (Section 4.3): v is (batch, P, *points, c).
+
+    Where patches overlap v is (batch, *shape, c), on D, and so is what is returned, blended.
+    """
 
     def __init__(self, channels: int, n_heads: int) -> None:
         super().__init__()
@@ -79,11 +93,14 @@ class PatchedAttention(nn.Module):
         self.value = nn.Linear(channels, channels)
         self.merge = nn.Linear(channels, channels)
 
-    def on(self, patches: TensorPatches, like: Tensor) -> CommonPoints:
+    def on(self, patches: TensorPatches | Cover, like: Tensor) -> CommonPoints:
         """What it needs of a partition whose patches have the same points, in the dtype and on the device of ``like``.
 
         The weights of a patch sum to |D'|, D scaled to the unit cube.
         """
+        if isinstance(patches, Cover):
+            made = make_dilation(patches, like)
+            return CommonPoints(patches.volume * made.weights, patches.volume, made.has_equal_weights, made)
         weights = patches.axes[0].weights[0]
         for axis in patches.axes[1:]:
             weights = (weights.unsqueeze(-1) * axis.weights[0]).flatten()
@@ -93,22 +110,35 @@ class PatchedAttention(nn.Module):
     def forward(self, v: Tensor, measure: CommonPoints, source: Tensor | None = None) -> Tensor:
         """Attention of the patches of v to each other, or to those of ``source``, on points they have in common."""
         source = v if source is None else source
-        return self.read(self.summary(v, measure, source), source)
+        return self.read(self.summary(v, measure, source), source, measure)
 
     def summary(self, v: Tensor, measure: CommonPoints, source: Tensor | None = None) -> Tensor:
         """The scores of patches with each other (batch, heads, P, O), which is all that integrals over them tell."""
-        query, key = self._split(self.query(v)), self._split(self.key(v if source is None else source))
+        query, key = self.query(v), self.key(v if source is None else source)
+        query, key = (self._split(measure.cut(rounded(t, self.average_dtype))) for t in (query, key))
         return patch_scores(query, key, measure.weights)
 
-    def read(self, scores: Tensor, v: Tensor, measure: Any = None) -> Tensor:
-        """The averages of v, whose patches have any points in common: (batch, P, *points, c) -> the same."""
-        value = self._split(self.value(v))
-        average = average_patches(scores, value.flatten(-2), None).unflatten(-1, value.shape[-2:])
-        return self.merge(average.permute(0, 2, 3, 1, 4).flatten(-2).unflatten(2, v.shape[2:-1]))
+    def read(self, scores: Tensor, v: Tensor, measure: CommonPoints | Translates) -> Tensor:
+        """What v gets from patches with these scores, at points that they have in common: v and the same."""
+        value = rounded(self.value(v), self.average_dtype)
+        if isinstance(measure, BlendedTranslates):
+            parts = [
+                chi.to(v) * self._average(scores[..., measure.rows(shift, v.device), :], measure.moved(value, shift))
+                for shift, chi in measure.shifts
+            ]
+            return self.merge(sum(parts[1:], parts[0]))
+        if isinstance(measure, Translates):
+            return self.merge(self._average(scores, value))
+        return self.merge(measure.blend(self._average(scores, measure.cut(value))))
+
+    def _average(self, scores: Tensor, value: Tensor) -> Tensor:
+        """sum_k p(k) V v(k): (batch, heads, P, O), (batch, O, *points, c) -> (batch, P, *points, c)."""
+        split = self._split(value)
+        average = average_patches(scores, split.flatten(-2), None).unflatten(-1, split.shape[-2:])
+        return average.permute(0, 2, 3, 1, 4).flatten(-2).unflatten(2, value.shape[2:-1])
 
     def _split(self, t: Tensor) -> Tensor:
         """(batch, P, *points, c) -> (batch, heads, P, M, d_k)."""
-        t = rounded(t, self.average_dtype)
         return t.flatten(2, -2).unflatten(-1, (self.n_heads, -1)).permute(0, 3, 1, 2, 4)
 
 

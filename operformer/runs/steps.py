@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from operformer.evaluation.errors import (
 from operformer.evaluation.prediction import check_fits
 from operformer.evaluation.rollout import Rollout, study_rollout
 from operformer.files import held, refuse_links, remove
-from operformer.operators import Operator, Resampled, load
+from operformer.operators import Operator, Resampled
+from operformer.operators.pretrained import check_weights, load_hashed
 from operformer.problems import describe
 from operformer.problems.problem import Draws
 from operformer.runs.experiment import Experiment
@@ -80,24 +82,25 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
     """
     refuse_links(folder, FOLDERS)
     draws, started = draws or Draws(), time.monotonic()
-    experiment, operator, device = _trained(folder)
+    experiment, operator, weights, device = _trained(folder)
     is_periodic, outputs = experiment.problem.boundary == "periodic", outputs_of(folder, operator)
     evaluations, shown = [], {}
     for label, samples in _tests(experiment, operator, device, draws):
         check_samples(samples, "test")
         prediction = predictions(operator, samples)
-        evaluations.append(assess(prediction, samples, label, is_periodic, partition(operator), outputs))
+        found = assess(prediction, samples, label, is_periodic, partition(operator), outputs)
+        evaluations.append(replace(found, weights=weights))
         shown[label] = show(prediction, samples, torch.tensor(evaluations[-1].errors))
         h1 = evaluations[-1].h1
         if label == "1x" and h1 is not None:
             warn(rough_gradients(h1.median))
     rolled = _roll_out(operator, experiment, device, draws)
     with held(folder, create=False):
-        write_gallery(Gallery(shown), folder / "gallery.npz")
+        write_gallery(Gallery(shown, weights), folder / "gallery.npz")
         if rolled is None:
             remove(folder / "rollout.json")
         else:
-            write_rollout(rolled, folder / "rollout.json")
+            write_rollout(replace(rolled, weights=weights), folder / "rollout.json")
         note_seconds(folder, "evaluation", time.monotonic() - started)
         write_evaluations(evaluations, folder / "evaluation.json")
     return evaluations
@@ -109,16 +112,18 @@ def evaluate_on(folder: Path, other: Path) -> Evaluation:
     An operator that does not take the grid is applied to u interpolated to the nearest one that it takes.
     """
     refuse_links(folder, FOLDERS)
-    experiment, operator, device = _trained(folder)
+    experiment, operator, weights, device = _trained(folder)
     pairs = open_pairs(other)
     check_fits(operator, pairs)
     samples = pairs.read().to(device)
     operator = operator if operator.takes(samples.grid) else Resampled(operator)
     is_periodic, label = experiment.problem.boundary == "periodic", f"{other.resolve().name} {OTHER_SET}"
     found = evaluate(operator, samples, label, is_periodic, outputs=outputs_of(folder, operator))
+    found = replace(found, weights=weights)
     path = folder / "evaluation.json"
     if path.is_file():
         kept = [one for one in read_evaluations(path) if one.label != label]
+        check_weights(kept[0].weights, path, weights, f"operformer evaluate {folder}")
         with held(folder, create=False):
             write_evaluations([*kept, found], path)
     return found
@@ -129,9 +134,10 @@ def calibrate_run(
 ) -> tuple[Calibration, dict[str, Coverage]]:
     """A conformal band from the validation pairs or fresh draws, and how often it holds on test pairs, by grid."""
     refuse_links(folder, FOLDERS)
-    experiment, operator, device = _trained(folder)
+    experiment, operator, weights, device = _trained(folder)
     check_request(experiment.data.validation if fresh is None else fresh, alpha, delta, spread)
     found = calibrate(operator, calibration_pairs(experiment, fresh, device), alpha, delta, spread)
+    found = replace(found, weights=weights)
     tests = _tests(experiment, operator, device, Draws())
     coverages = {label: coverage(found, operator, samples) for label, samples in tests}
     with held(folder, create=False):
@@ -146,13 +152,14 @@ def errors_on_tests(experiment: Experiment, operator: Operator, draws: Draws | N
     return list(relative_errors(operator, samples).tolist())
 
 
-def _trained(folder: Path) -> tuple[Experiment, Operator, torch.device]:
-    """The experiment of a run, and its operator on the device that it was trained on."""
+def _trained(folder: Path) -> tuple[Experiment, Operator, str, torch.device]:
+    """The experiment of a run, its operator on the device that it was trained on, and the hash of its weights."""
     experiment = read_experiment(folder)
     if not (folder / "operator").is_dir():
         raise DataError(f"{folder} has finished no epoch yet; train it first")
     device = training_device(experiment.training)
-    return experiment, load(folder / "operator").to(device), device
+    operator, weights = load_hashed(folder / "operator")
+    return experiment, operator.to(device), weights, device
 
 
 def _tests(

@@ -10,6 +10,7 @@ from operformer import TNO, Grid, SpectralOperator, Transformer, voronoi_weights
 from operformer.cli import main
 from operformer.evaluation.loss import relative_l2
 from operformer.evaluation.probes import smooth_probes
+from operformer.operators.pretrained import weights_hash
 from operformer.problems import ControlledODE
 from operformer.runs import train_run
 from operformer.runs.experiment import Data, Experiment
@@ -35,13 +36,14 @@ def call(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("kind", "code"), [(TNO, 0), (Transformer, 1)])
-def test_a_saved_operator(call, kind, code):
+def test_a_saved_operator(call, tmp_path, kind, code):
     torch.manual_seed(0)
     kind(1, 1, 1, **SMALL).save_pretrained("mine")
     found, out, err = call("mine")
     assert found == code
     assert err == ""
-    assert out.splitlines()[0] == f"{kind.__name__} on Grid(nodes, 65 points in [0, 1]) and its relatives"
+    first = f"{kind.__name__} on Grid(nodes, 65 points in [0, 1]) and its relatives, weights "
+    assert out.splitlines()[0] == first + weights_hash(tmp_path / "mine")[:16]
     assert out.splitlines()[-1].startswith("certificate passed" if code == 0 else "certificate not passed")
 
 
@@ -79,7 +81,7 @@ def test_the_grid_that_it_is_used_on(call, tmp_path):
         there = operator(probes(fine), fine, grid)
         error = float(relative_l2(operator(probes(grid), grid), there, grid).max())
     named = float(out.splitlines()[-1].split("it is off by ")[1].split(" %")[0])
-    assert named == pytest.approx(100 * error, rel=0.02)
+    assert named == pytest.approx(100 * error, rel=0.05)
 
 
 def test_wrong_usage_is_one_line(call):

@@ -12,7 +12,7 @@ from test_fano import integral_attention
 from test_integral import matrices
 from test_vitno import fft_operator, pointwise_attention, randomised, u_smooth
 
-from operformer import FANO, CodomainNO, Grid, Increment, Resampled, SpectralOperator, ViTNO
+from operformer import FANO, CodomainNO, Grid, Increment, Overlap, Resampled, SpectralOperator, ViTNO
 from operformer.domain.interpolation import interpolate
 from operformer.errors import UsageError
 from operformer.operators.baselines import AFNO, GalerkinTransformer
@@ -25,6 +25,8 @@ def modal(dim):
         "FANO": FANO((2, 3, 1)[:dim], 2, 2, 2, **SMALL, last=(2, "neumann"), waves=1),
         "blended": FANO((2, 3, 1)[:dim], 2, 2, 2, **SMALL, basis="cosine", overlap=0.25),
         "ViTNO": ViTNO((2, 3, 1)[:dim], 2, 2, 2, **SMALL, basis="cosine", last=(2, "periodic"), waves=2),
+        "blended ViTNO": ViTNO((2, 3, 1)[:dim], 2, 2, 2, **SMALL, basis="cosine", overlap=0.25, waves=1),
+        "periodic ViTNO": ViTNO((2, 3, 1)[:dim], 2, 2, 2, **SMALL, overlap=Overlap(0.4, "periodic")),
         "SpectralOperator": SpectralOperator((3, 2, 2)[:dim], 2, 2, 6, n_layers=2, basis="extended-fourier"),
         "CodomainNO": CodomainNO(dim, 2, 2, 2, hidden_channels=6, n_layers=2, n_heads=1, token_channels=3),
         "Galerkin": GalerkinTransformer(dim, 2, 2, 8, n_layers=2, n_heads=2),
@@ -113,6 +115,8 @@ def test_by_hand(make, by_hand):
 @pytest.mark.parametrize(("dim", "kind"), [(1, "nodes"), (1, "periodic"), (2, "cells"), (2, "nodes"), (3, "cells")])
 @pytest.mark.parametrize("name", modal(2))
 def test_at_points_of_the_grid_it_is_the_plain_output(name, dim, kind):
+    if (name, kind) == ("blended ViTNO", "periodic"):
+        pytest.skip("an even continuation of one period takes its first point for its missing last one")
     operator, sizes = randomised(modal(dim)[name], 2), (12, 6, 4)[:dim]
     shape = tuple(n + 1 for n in sizes) if kind == "nodes" else sizes
     bounds = [(-1.0, 2.0), (0.0, 0.5), (3.0, 4.0)][:dim]
@@ -157,8 +161,9 @@ def test_a_finer_query_is_the_operator_there_in_the_limit(name):
     assert 3 < errors[0] / errors[1] < 7
 
 
-def test_translates_are_read_in_parts(monkeypatch):
-    operator, grid, u = randomised(modal(2)["ViTNO"]), Grid.uniform((8, 6), kind="cells"), noise(2, 2, 8, 6)
+@pytest.mark.parametrize("name", ["ViTNO", "blended ViTNO"])
+def test_translates_are_read_in_parts(name, monkeypatch):
+    operator, grid, u = randomised(modal(2)[name]), Grid.uniform((8, 6), kind="cells"), noise(2, 2, 8, 6)
     queries = [Grid.scattered(torch.rand(29, 2).double()), Grid.uniform((7, 5))]
     whole = [operator(u, grid, query) for query in queries]
     monkeypatch.setattr("operformer.operators.vitno.MOST_TRANSLATES", 60)

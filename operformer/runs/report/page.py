@@ -19,7 +19,15 @@ from operformer.files import write_bytes
 from operformer.runs.folder import Run
 from operformer.runs.report.explorer import Exhibit, explorer_data
 from operformer.runs.report.figures import resolution_figure, samples_figure, to_svg, training_figure
-from operformer.runs.report.tables import coverage_table, error_table, grid_name, percent, run_names, settings_table
+from operformer.runs.report.tables import (
+    UNKNOWN_WEIGHTS,
+    coverage_table,
+    error_table,
+    grid_name,
+    percent,
+    run_names,
+    settings_table,
+)
 from operformer.text import plain
 
 DESCRIPTIONS = {
@@ -92,6 +100,8 @@ def summary(runs: Sequence[Run]) -> list[str]:
         sentences.append(f"{sentence}; {rest}." if rest else f"{sentence}.")
         if run.calibration is not None:
             sentences += [f"{_capitalised(promise)}." for promise in promises(run.calibration)]
+        if not run.is_hashed:
+            sentences.append(f"{_capitalised(name)}: {UNKNOWN_WEIGHTS}.")
     return sentences
 
 

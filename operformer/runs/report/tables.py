@@ -10,6 +10,7 @@ from operformer.evaluation.errors import OTHER_SET, Evaluation
 from operformer.runs.folder import Run
 from operformer.text import markdown, plain
 
+UNKNOWN_WEIGHTS = "the evaluation is of an earlier version and does not say which weights it was made from"
 _SPOKEN = {
     "Transformer": "transformer",
     "GalerkinTransformer": "Galerkin transformer",
