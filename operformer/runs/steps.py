@@ -38,6 +38,7 @@ from operformer.problems.problem import Draws
 from operformer.runs.experiment import Experiment
 from operformer.runs.folder import occupy, outputs_of, read_experiment, refuse_another
 from operformer.runs.gallery import Gallery, show, write_gallery
+from operformer.runs.onward import first_weights
 from operformer.runs.provenance import note_seconds
 from operformer.runs.records import read_evaluations, write_calibration, write_evaluations, write_rollout
 from operformer.training.lock import FOLDERS, locked
@@ -54,7 +55,7 @@ def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) 
     draws = draws or Draws()
     refuse_another(experiment, folder)
     check_device(experiment.training)
-    operator = experiment.make_operator()  # before the draw, which may take long: its package may be missing
+    operator = first_weights(experiment, folder)  # before the draw, which may take long: its package may be missing
     data, problem = experiment.data, experiment.problem
     started = time.monotonic()
     pairs, coarser = training_pairs(experiment, draws)
@@ -63,6 +64,8 @@ def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) 
     with locked(folder) if is_first() else nullcontext():
         if is_first():
             occupy(experiment, folder, parts.train, drawing)
+            if experiment.start and not (folder / "start" / "config.json").is_file():
+                operator.save_pretrained(folder / "start")
         return train(
             operator,
             [*coarser, parts.train] if coarser else parts.train,

@@ -60,7 +60,7 @@ SMALLER = (
     Smaller(r"operformer train lorenz-y (?!data\.resolution).*", append=_LINE),
     Smaller(r"python -m paper (train lorenz-y --recipe best|record|report results).*", tiny=True),
     Smaller(r"operformer train examples/lorenz\.toml .*", append=_LINE),
-    Smaller(r"operformer train examples/own\.toml .*", append=_SIZE),
+    Smaller(r"operformer train data/mine .*", replace={"--minutes 2": "--minutes 0.02"}),
     Smaller(r"operformer train examples/darcy\.toml --out .*", append=_PLANE),
     Smaller(r"torchrun --nproc-per-node 4 .* train lorenz-y .*", _LINE, {"--nproc-per-node 4": "--nproc-per-node 2"}),
     Smaller(r"python -m paper reproduce (?!--from).*", tiny=True),
