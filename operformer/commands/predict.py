@@ -35,6 +35,7 @@ def predict(
     u: Names = (),
     layout: str | None = None,
     weights: Literal["voronoi", "equal"] | None = None,
+    analysis: Literal["quadrature", "least-squares"] | None = None,
     device: Literal["cpu", "cuda"] = "cpu",
     force: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -65,6 +66,9 @@ def predict(
     weights
         Of scattered points whose file has no array weights: the volumes of their Voronoi cells, or all equal. If not
         given, what the run was trained with, else Voronoi.
+    analysis
+        How a FANO or a SpectralOperator finds coefficients at scattered points: by their weights, or by least squares,
+        which need fewer points. By weights if not given.
     device
         Where to compute.
     force
@@ -83,6 +87,10 @@ def predict(
         raise ResourceError('the device is "cuda", but no CUDA device was found; leave it out for the CPU')
     is_run = (run / "operator").is_dir()
     operator = load(run / "operator" if is_run else run).to(device)
+    if analysis is not None:
+        if not hasattr(operator, "analysis"):
+            raise UsageError(f"{operator.kind} finds no coefficients at scattered points; leave --analysis out")
+        operator.analysis = analysis
     kind, trained_weights = _trained_with(run) if is_run else (None, None)
     options = {"layout": layout, "grid": grid, "bounds": box_of(bounds), "kind": kind}
     options |= {"weights": weights or trained_weights or "voronoi"}

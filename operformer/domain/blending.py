@@ -27,6 +27,7 @@ from operformer.domain.transform import (
     along_axes,
     axis_matrices,
     gram_matrices,
+    make_synthesis,
     make_transform,
     on_each_patch,
 )
@@ -367,7 +368,7 @@ def read_on(
     """
     if overlap.margin == 0:
         patches = make_patches(query, n_patches, may_be_empty=True)
-        return patches, make_transform(patches, basis, n_modes, like)
+        return patches, make_synthesis(patches, basis, n_modes, like)
     if query.axes is None:
         cover = make_cover(query, n_patches, overlap)
         return cover, transform_on(cover, basis, n_modes, like)

@@ -118,6 +118,15 @@ def make_transform(
     return Transform(patches.n_patches, tuple(analysis), tuple(synthesis), tuple(gram) or None, is_shared)
 
 
+def make_synthesis(patches: Patches, basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> Transform:
+    """Synthesis alone: functions are read at the points of the patches, which need not resolve their modes."""
+    if isinstance(patches, ScatteredPatches):
+        functions = scattered_functions(patches, basis, n_modes).to(like)
+        return Transform((len(functions),), (), (functions,), None, is_shared=False)
+    matrices = tuple(basis.synthesis(axis.local, m).to(like) for axis, m in zip(patches.axes, n_modes, strict=True))
+    return Transform(patches.n_patches, (), matrices, None, all(len(matrix) == 1 for matrix in matrices))
+
+
 def axis_matrices(axis: AxisPatches, basis: Basis, n_modes: int) -> tuple[Tensor, Tensor]:
     """(P or 1, size, m) and (P or 1, m, size)."""
     values = basis.analysis(axis.local, n_modes) * axis.weights.unsqueeze(-1)

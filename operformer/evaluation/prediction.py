@@ -53,7 +53,6 @@ def predict(
     grid = _checked_grid(operator, given, grid)
     if resolution is not None and query is not None:
         raise UsageError("resolution and query both say where the output is wanted; give one of them")
-    warn(unlike_training(operator, given, grid))
     there = query if resolution is None else uniform_like(grid, resolution)
     size = max(1, POINTS // max(prod(grid.shape), 0 if there is None else prod(there.shape)))
     if grid.counts is not None and not operator.is_pointwise:
@@ -65,6 +64,7 @@ def predict(
         _check_finite(z, first)
         inputs.append(block.cpu())
         outputs.append(z.cpu())
+    warn(unlike_training(operator, given, grid))
     u, z = torch.cat(inputs), torch.cat(outputs)
     if there is not None and grid.kind == "scattered":
         outside = beyond(grid, there)

@@ -16,7 +16,7 @@ from operformer.domain import Grid
 from operformer.domain.basis import Basis, Cosine, Fourier, Sine
 from operformer.domain.patches import Patches, make_patches
 from operformer.domain.reading import within
-from operformer.domain.transform import Transform, make_transform
+from operformer.domain.transform import Transform, make_synthesis, make_transform
 from operformer.errors import UsageError
 from operformer.operators.integral import FourierIntegralOperator, Spectrum
 from operformer.operators.operator import PerGrid
@@ -123,6 +123,12 @@ def make_last(layers: tuple[LastLayer, ...], dim: int, channels: int) -> nn.Modu
     return nn.ModuleList(layer.make(dim, channels) for layer in layers)
 
 
+def _points(per_grid: PerGrid, grid: Grid, query: Grid) -> Patches:
+    """The points of a query in D as one patch, made once."""
+    make = lambda: make_patches(within(grid, query), (1,) * grid.dim)  # noqa: E731
+    return per_grid.get(query, f"read in {grid.bounds}", make)
+
+
 class SpectralResidualLayer(nn.Module):
     """z -> z + W z."""
 
@@ -140,7 +146,8 @@ class SpectralResidualLayer(nn.Module):
     def elsewhere(self, z: Tensor, grid: Grid, there: Tensor, query: Grid) -> Tensor:
         """z + W z at the points of a query, from ``there``, z at them, and from z on the grid."""
         patches, transform = self._per_grid.get(grid, (z.dtype, z.device), lambda: self._on(grid, z))
-        points, reading = self._on(within(grid, query), z)
+        points = _points(self._per_grid, grid, query)
+        reading = make_synthesis(points, self.spectrum.basis, self.spectrum.n_modes, z)
         return there + points.join(reading.synthesise(self.operator.image(patches.split(z), transform)))
 
     def _on(self, grid: Grid, z: Tensor) -> tuple[Patches, Transform]:
@@ -168,8 +175,8 @@ class SmoothingLayer(nn.Module):
         """The same function at the points of a query, from z on the grid alone."""
         patches, transform, factors = self._per_grid.get(grid, (z.dtype, z.device), lambda: self._on(grid, z))
         basis, n_modes = _BASES[self.value.boundary], self._n_modes(grid)
-        points = make_patches(within(grid, query), (1,) * grid.dim)
-        reading = make_transform(points, basis, n_modes, z)
+        points = _points(self._per_grid, grid, query)
+        reading = make_synthesis(points, basis, n_modes, z)
         return points.join(reading.synthesise(transform.analyse(patches.split(z)) * factors))
 
     def _on(self, grid: Grid, z: Tensor) -> tuple[Patches, Transform, Tensor]:

@@ -247,6 +247,8 @@ class PerGrid:
 
     def get(self, grid: Grid, key: Hashable, make: Callable[[], T]) -> T:
         """``make()`` at the first call for this grid and key, the same object at all others."""
+        if torch.compiler.is_exporting() and key in self._made.get(grid, {}):
+            return self._made[grid][key]  # made before, so a constant of the graph
         # A compiler or an exporter traces what is made: nothing of that may outlive the trace.
         if torch.compiler.is_compiling() or grid.points.requires_grad:
             return make()

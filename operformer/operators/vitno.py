@@ -103,21 +103,23 @@ class ViTNO(PatchedOperator):
         A patch is a sum of all patches at the same local coordinates, so v goes through the layers at the points and at
         their translates.
         """
-        points = self.on(query, lambda: self._translates(within(grid, query)), f"read in {grid.bounds}")
-        parts, chunks = [], points.chunks(MOST_TRANSLATES)
-        for chosen in chunks:
-            some = points.part(chosen)
+        points, pieces, order = self.on(query, lambda: self._pieces(within(grid, query)), f"read in {grid.bounds}")
+        parts = []
+        for some in pieces:
             v = some.synthesise(image, self.spectrum.basis, self.spectrum.n_modes)
             if self.positions is not None:
                 v = v + self.positions(self.placed(some.points))
             parts.append(self.head(follow(self.layers, found, v, some), v))
-        order = torch.argsort(torch.cat(chunks)).to(image.device)
-        return points.join(torch.cat(parts, 2).index_select(2, order))
+        return points.join(torch.cat(parts, 2).index_select(2, order.to(image.device)))
 
-    def _translates(self, query: Grid) -> Translates:
+    def _pieces(self, query: Grid) -> tuple[Translates, list[Translates], Tensor]:
+        """The points of a query and their translates, in pieces that are small enough, and the order of the whole."""
         if self.overlap.margin == 0:
-            return translates(query, self.n_patches)
-        return blended_translates(query, self.n_patches, self.overlap)
+            points: Translates = translates(query, self.n_patches)
+        else:
+            points = blended_translates(query, self.n_patches, self.overlap)
+        chunks = points.chunks(MOST_TRANSLATES)
+        return points, [points.part(chosen) for chosen in chunks], torch.argsort(torch.cat(chunks))
 
     def _on(self, grid: Grid) -> tuple[TensorPatches | Cover, AnyTransform, CommonPoints]:
         patches = make_cover(grid, self.n_patches, self.overlap) if self.takes(grid) else None

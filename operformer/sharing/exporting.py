@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from operformer.domain import Grid
 from operformer.domain.basis import Legendre
 from operformer.domain.grid import UniformKind, symbolic_grid
 from operformer.errors import ResourceError, UsageError
@@ -40,8 +41,10 @@ MOST = 2**16  # points of a patch along an axis, and functions in a batch
 TRACED_BATCH, TRACED = 3, (11, 13, 7)
 
 
-def export(operator: Operator, path: str | Path, kind: UniformKind = "nodes") -> Path:
+def export(operator: Operator, path: str | Path, kind: UniformKind = "nodes", query: Grid | None = None) -> Path:
     """Write u (batch, in_channels, *shape) -> z, on uniform grids of this kind in the operator's domain, as one file.
+
+    With a ``query`` z is on its points, which are part of the graph, for u of any size.
 
     ``path`` ends in .pt2 (`torch.export.load`) or .onnx (any ONNX runtime). Batch and sizes are free, patched operators
     take sizes that their patches divide, on nodes one more than these. Normalisation is part of the graph: physical
@@ -52,21 +55,25 @@ def export(operator: Operator, path: str | Path, kind: UniformKind = "nodes") ->
     if path.suffix not in writers:
         raise UsageError(f"an exported operator is a .pt2 or an .onnx file: got {path}")
     _refuse(operator, kind)
-    write_bytes(path, writers[path.suffix](OnUniformGrids(operator, kind).eval()))
+    write_bytes(path, writers[path.suffix](OnUniformGrids(operator, kind, query).eval()))
     return path
 
 
 class OnUniformGrids(nn.Module):
     """z = operator(u) on the uniform grid of one kind that has the sizes of u: no argument but a tensor."""
 
-    def __init__(self, operator: Operator, kind: UniformKind) -> None:
+    def __init__(self, operator: Operator, kind: UniformKind, query: Grid | None = None) -> None:
         super().__init__()
         self.operator = deepcopy(operator).cpu()
-        self.bounds, self.kind = operator.bounds, kind
+        self.bounds, self.kind, self.query = operator.bounds, kind, query
+        if query is not None:  # what is made of its points is looked at now, and a constant of the graph
+            example = self.example()
+            with torch.no_grad():
+                self.operator(example, Grid.uniform(tuple(example.shape[2:]), self.bounds, kind), query)
 
     def forward(self, u: Tensor) -> Tensor:
         """(batch, in_channels, *shape) -> (batch, out_channels, *shape)."""
-        return self.operator(u, symbolic_grid(u.shape[2:], self.bounds, self.kind))
+        return self.operator(u, symbolic_grid(u.shape[2:], self.bounds, self.kind), self.query)
 
     def example(self) -> Tensor:
         """An input to make the graph with."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import operformer
-from operformer import TNO, Grid, voronoi_weights
+from operformer import TNO, Grid, SpectralOperator, voronoi_weights
 from operformer.data.importing import store
 from operformer.domain import Samples
 from operformer.domain.interpolation import interpolate
@@ -114,6 +114,24 @@ def test_scattered_points(call, operator):
     np.testing.assert_allclose(written["weights"].sum(), 1.0)
     assert call("predict", "operator", "new.npz", "--weights", "equal", "--out", "e.npz")[0] == 0
     assert np.abs(np.load("e.npz")["z"] - written["z"]).max() > 1e-6
+
+
+def test_coefficients_by_least_squares(call, operator):
+    torch.manual_seed(0)
+    made = SpectralOperator((3, 3), 1, 1, 4, n_layers=1, basis="cosine")
+    made.save_pretrained("modal")
+    points = np.random.default_rng(0).random((57, 2))
+    u = np.random.default_rng(1).normal(size=(3, 57)).astype(np.float32)
+    np.savez("new.npz", u=u, points=points)
+    fitted = ("new.npz", "--out", "z.npz", "--analysis", "least-squares")
+    assert call("predict", "modal", *fitted)[0] == 0
+    made.analysis = "least-squares"
+    expected = made(torch.tensor(u)[:, None], Grid.scattered(points, voronoi_weights(torch.tensor(points)))).detach()
+    with np.load("z.npz") as written:
+        np.testing.assert_allclose(written["z"], expected, rtol=0, atol=1e-6)
+    code, _, err = call("predict", "operator", *fitted, "--force")
+    assert code == 2
+    assert "TNO finds no coefficients at scattered points; leave --analysis out" in err
 
 
 def test_a_run_on_a_set_of_ones_own(call, tmp_path):
