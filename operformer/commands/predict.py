@@ -98,7 +98,7 @@ def predict(
     query = None if points is None else _at(points, operator, where)
     found = prediction.predict(operator, values, where, resolution=resolution or None, query=query)
     calibration = _calibration(run)
-    write(found, out, {} if calibration is None else _band(calibration, found.grid))
+    write(found, out, not force, {} if calibration is None else _band(calibration, found.grid))
     there = f", predicted on {found.grid}" if resolution or points else ""
     console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
     if calibration is not None:

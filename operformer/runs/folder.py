@@ -53,6 +53,7 @@ class Run:
     made: Mapping[str, Any] = field(default_factory=dict)  # versions, commit and device of the training
     weights: str = ""  # the hash of those that there are, which the evaluation was made from
     is_hashed: bool = True  # whether the evaluation says so itself; those of earlier versions do not
+    folder: str = ""  # its name, which is what its user calls the run
     calibration: Calibration | None = None
     coverages: Mapping[str, Coverage] = field(default_factory=dict)  # of the calibration, by grid
 
@@ -85,7 +86,10 @@ def read_run(folder: Path) -> Run:
     calibrated = (read_calibration(path), read_coverages(path)) if lexists(path) else (None, {})
     metrics, clock, made = read_metrics(folder / "metrics.jsonl"), read_seconds(folder), read_provenance(folder)
     is_hashed, parameters = bool(evaluations[0].weights), operator.n_parameters
-    return Run(experiment, parameters, metrics, evaluations, rollout, clock, made, weights, is_hashed, *calibrated)
+    name = folder.resolve().name
+    return Run(
+        experiment, parameters, metrics, evaluations, rollout, clock, made, weights, is_hashed, name, *calibrated
+    )
 
 
 def read_experiment(folder: Path) -> Experiment:

@@ -6,10 +6,11 @@ weights and the matrices of transforms are computed inside it, from the sizes of
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from operformer import __version__
 from operformer.domain import Grid
 from operformer.domain.basis import Legendre
 from operformer.domain.grid import UniformKind, symbolic_grid
@@ -41,21 +43,30 @@ MOST = 2**16  # points of a patch along an axis, and functions in a batch
 TRACED_BATCH, TRACED = 3, (11, 13, 7)
 
 
-def export(operator: Operator, path: str | Path, kind: UniformKind = "nodes", query: Grid | None = None) -> Path:
+def export(
+    operator: Operator,
+    path: str | Path,
+    kind: UniformKind = "nodes",
+    names: Sequence[Sequence[str]] = (),
+    query: Grid | None = None,
+) -> Path:
     """Write u (batch, in_channels, *shape) -> z, on uniform grids of this kind in the operator's domain, as one file.
 
     With a ``query`` z is on its points, which are part of the graph, for u of any size.
 
     ``path`` ends in .pt2 (`torch.export.load`) or .onnx (any ONNX runtime). Batch and sizes are free, patched operators
     take sizes that their patches divide, on nodes one more than these. Normalisation is part of the graph: physical
-    units in and out.
+    units in and out. An .onnx file also says in its metadata the version, the kind of grid and the domain, and
+    ``names``, those of the input's channels and those of the output's, if they are given.
     """
     path = Path(path)
     writers: dict[str, Callable[[OnUniformGrids], bytes]] = {".pt2": _program, ".onnx": _onnx}
     if path.suffix not in writers:
         raise UsageError(f"an exported operator is a .pt2 or an .onnx file: got {path}")
     _refuse(operator, kind)
-    write_bytes(path, writers[path.suffix](OnUniformGrids(operator, kind, query).eval()))
+    module = OnUniformGrids(operator, kind, query).eval()
+    module.names = [list(each) for each in names]
+    write_bytes(path, writers[path.suffix](module))
     return path
 
 
@@ -66,6 +77,7 @@ class OnUniformGrids(nn.Module):
         super().__init__()
         self.operator = deepcopy(operator).cpu()
         self.bounds, self.kind, self.query = operator.bounds, kind, query
+        self.names: list[list[str]] = []  # of the channels of input and output, for who reads the file
         if query is not None:  # what is made of its points is looked at now, and a constant of the graph
             example = self.example()
             with torch.no_grad():
@@ -150,6 +162,11 @@ def _onnx(module: OnUniformGrids) -> bytes:
         raise ResourceError("this torch makes no ONNX graph; try: pip install --upgrade torch onnxscript")
     graph = made.model_proto
     _name_sizes(graph.graph)
+    told = {"operformer": __version__, "grid": module.kind, "bounds": json.dumps(module.bounds)}
+    told |= dict(zip(("inputs", "outputs"), map(json.dumps, module.names), strict=False))
+    for key, value in told.items():
+        entry = graph.metadata_props.add()
+        entry.key, entry.value = key, value
     return graph.SerializeToString()
 
 
