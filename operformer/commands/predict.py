@@ -90,7 +90,7 @@ def predict(
     if analysis is not None:
         if not hasattr(operator, "analysis"):
             raise UsageError(f"{operator.kind} finds no coefficients at scattered points; leave --analysis out")
-        operator.analysis = analysis
+        operator.analysis = analysis  # type: ignore[assignment]  # it has one
     kind, trained_weights = _trained_with(run) if is_run else (None, None)
     options = {"layout": layout, "grid": grid, "bounds": box_of(bounds), "kind": kind}
     options |= {"weights": weights or trained_weights or "voronoi"}
