@@ -91,7 +91,7 @@ def calibrate(
     """How far off may a prediction be? A conformal band around it, and a bound of its relative L2 error.
 
     With probability 1 - alpha the truth lies in the band on at least 1 - delta of the domain, by volume. What is found
-    goes to calibration.json, with how often it holds on the test pairs.
+    goes to calibration.json, with how often it holds on the test samples.
 
     Parameters
     ----------
@@ -102,10 +102,10 @@ def calibrate(
     delta
         The share of the domain that may lie outside; 0 is none.
     spread
-        The form of the band: the errors' root mean square at each point, which half of the pairs are needed for, or
+        The form of the band: the errors' root mean square at each point, which half of the samples are needed for, or
         the same width everywhere.
     draws
-        So many fresh pairs of the problem's law to calibrate with; the validation pairs, which also chose the epoch
+        So many fresh samples of the problem's law to calibrate with; the validation samples, which also chose the epoch
         that is kept, if not given.
     """
     from operformer.evaluation.conformal import sentences

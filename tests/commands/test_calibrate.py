@@ -75,7 +75,7 @@ def test_predictions_and_reports_carry_it_and_sets_of_others_are_evaluated(call,
     assert code == 0
     assert err.startswith("operformer: warning: the median relative H1 error is 81%")
     errors = evaluate(load(run / "operator"), others).errors
-    assert "box (set): 7 pairs, 25 points" in out
+    assert "box (set): 7 samples, 25 points" in out
     assert f"{median(errors):.2%}" in out
     assert not (run / "evaluation.json").exists()
     assert call("evaluate", run)[0] == call("evaluate", run, "--set", tmp_path / "box")[0] == 0
@@ -84,7 +84,7 @@ def test_predictions_and_reports_carry_it_and_sets_of_others_are_evaluated(call,
     assert kept[-1].errors == pytest.approx(errors, rel=1e-3)
     assert call("report", run)[0] == 0
     page = (run / "report.html").read_text()
-    for text in ("box (set)", f"its relative L2 error is at most {found.relative_error:.2%}", "Test pairs that it"):
+    for text in ("box (set)", f"its relative L2 error is at most {found.relative_error:.2%}", "Test samples that it"):
         assert text in page
     store(Samples(others.u[:, [0, 0]], others.z, others.grid), tmp_path / "two", "two", {"file": "none"})
     code, _, err = call("evaluate", run, "--set", tmp_path / "two")
@@ -108,7 +108,7 @@ def test_the_same_width_everywhere(call, run):
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [
-        (["--alpha", 0.01], 2, "alpha=0.01 needs scores of at least 99 pairs: got 23"),
+        (["--alpha", 0.01], 2, "alpha=0.01 needs scores of at least 99 samples: got 23"),
         (["--alpha", 2], 2, "alpha must be between 0 and 1"),
         (["--delta", -1], 2, "delta must be from 0"),
         (["--draws", 3], 2, "got 3"),

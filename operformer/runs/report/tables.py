@@ -81,24 +81,24 @@ def error_table(runs: Sequence[Run]) -> Table:
                 figures += [percent(summary.median) if summary else ""] * is_shown
             where = (grid_name(evaluation.label), str(evaluation.points)) if number == 0 else ("", "")
             rows.append((*where, name, *figures))
-    return Table(f"Relative L2 {'and H1 ' * has_h1}error on test pairs", header, tuple(rows))
+    return Table(f"Relative L2 {'and H1 ' * has_h1}error on test samples", header, tuple(rows))
 
 
 def set_table(found: Evaluation) -> Table:
     """The errors on one set."""
     rows = [("L2", found.l2), ("L2, standardised", found.standardised), ("H1", found.h1)]
     cells = [(name, *(percent(e) for e in (s.median, s.mean, s.worst))) for name, s in rows if s is not None]
-    title = f"Relative errors on {found.label}: {len(found.errors)} pairs, {found.points} points"
+    title = f"Relative errors on {found.label}: {len(found.errors)} samples, {found.points} points"
     return Table(title, ("norm", "median", "mean", "worst"), tuple(cells))
 
 
 def coverage_table(coverages: Mapping[str, Coverage]) -> Table:
-    """How often a calibration holds on test pairs, by grid."""
+    """How often a calibration holds on test samples, by grid."""
     rows = tuple(
         (grid_name(label), str(c.count), f"{c.functions:.1%}", f"{c.volume:.1%}", f"{c.relative_errors:.1%}")
         for label, c in coverages.items()
     )
-    return Table("Test pairs that it holds for", ("grid", "pairs", "band", "volume inside", "error"), rows)
+    return Table("Test samples that it holds for", ("grid", "samples", "band", "volume inside", "error"), rows)
 
 
 def remarks(run: Run) -> list[str]:
