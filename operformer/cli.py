@@ -67,7 +67,6 @@ def run(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
     open_standard_streams()
     with warnings.catch_warnings():
         warnings.simplefilter("default", OperformerWarning)
-        warnings.showwarning = _warn  # type: ignore[assignment]  # what follows the category is passed on
         _run(app, arguments)
 
 
@@ -109,7 +108,9 @@ def _tell_own(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
     """Warnings of this library in one line; those of others are about their inside, and not for who gives commands."""
-    if Path(filename).is_relative_to(Path(__file__).parent):
+    if issubclass(category, OperformerWarning):
+        _complain(f"warning: {message}", 0)
+    elif Path(filename).is_relative_to(Path(__file__).parent):
         _complain(" ".join(str(message).split()), 0)
 
 
@@ -149,16 +150,6 @@ def _complain(message: str, code: int) -> int:
     if message:
         print(f"operformer: {plain(message)}", file=sys.stderr)
     return code
-
-
-_shown = warnings.showwarning
-
-
-def _warn(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-    if issubclass(category, OperformerWarning):
-        print(f"operformer: warning: {plain(str(message))}", file=sys.stderr, flush=True)
-    else:
-        _shown(message, category, *rest)
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
