@@ -26,7 +26,8 @@ from operformer.operators.pretrained import check_weights, weights_hash
 from operformer.settings import construct
 from operformer.values import LARGEST_NUMBER
 
-_LABEL = re.compile(r"\d{1,4}(\.\d{1,9})?x|[a-z-]{0,39}[a-wyz]")  # a multiple of the training grid, or a word
+# A multiple of the training grid, a word, or another set.
+_LABEL = re.compile(r"\d{1,4}(\.\d{1,9})?x|[a-z-]{0,39}[a-wyz]|[^\n]{1,255} \(set\)")
 
 
 def write_evaluations(evaluations: Sequence[Evaluation], path: Path) -> None:
