@@ -10,6 +10,7 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
+from operformer.checking import checked
 from operformer.domain import Pairs, Samples
 from operformer.domain.samples import check_samples
 from operformer.errors import DivergedError
@@ -20,7 +21,7 @@ from operformer.evaluation.pictures import cut
 from operformer.evaluation.prediction import together
 from operformer.evaluation.spectra import ErrorSpectrum, SpectrumMean
 from operformer.evaluation.standard import Outputs
-from operformer.operators.operator import Operator, computes_in
+from operformer.operators.operator import Operator, check_takes_functions, computes_in
 
 OTHER_SET = "(set)"  # ends the label of a set that is not the run's own
 SHOWN = 64  # points along an axis of a picture
@@ -119,6 +120,7 @@ class Images:
     prediction: list[list[list[float]]]
 
 
+@checked
 def evaluate(
     operator: nn.Module,
     samples: Samples,
@@ -149,6 +151,7 @@ def evaluate(
         True
     """
     check_samples(samples, "test")
+    check_takes_functions(operator)
     found = predictions(operator, samples)
     done = assess(found, samples, label, is_periodic, n_patches or partition(operator), outputs)
     if isinstance(operator, Operator):
