@@ -17,9 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from operformer.checking import checked
 from operformer.domain import Pairs, Samples
 from operformer.domain.samples import check_samples
 from operformer.errors import DivergedError, ResourceError, UsageError
+from operformer.evaluation.cautions import few_samples, modes_beyond, warn
 from operformer.evaluation.errors import relative_errors
 from operformer.evaluation.loss import LOSSES
 from operformer.files import GoneError, sweep
@@ -54,6 +56,7 @@ from operformer.training.update import GraphedPass, Update
 __all__ = ["LOSSES", "Training", "check_device", "train"]
 
 
+@checked
 def train(
     operator: Operator,
     samples: Pairs | Sequence[Pairs],
@@ -85,10 +88,6 @@ def train(
         >>> operator = train(operator, samples[:10], samples[10:], Training(epochs=1, batch_size=5), "runs/example")
     """
     folder = Path(folder)
-    if not isinstance(settings, Training):
-        raise UsageError(f"settings must be a Training: got {settings!r}; try Training(epochs=20)")
-    if not isinstance(operator, Operator):
-        raise UsageError(f"operator must be an Operator, such as SpectralOperator(...): got {type(operator).__name__}")
     check_device(settings)
     levels = levels_of(samples)
     for kind, pairs in (*(("training", level) for level in levels), ("validation", validation)):
@@ -96,6 +95,7 @@ def train(
         check_channels(operator, pairs, kind)
     _check_fit(levels, settings, symmetries)
     ranks = Ranks(settings)
+    ranks.first(lambda: warn([*few_samples(len(levels[-1])), *modes_beyond(operator, levels[-1].grid)]))
     with ExitStack() as stack:
         ranks.first(lambda: stack.enter_context(_occupied(folder)))
         ranks.first(partial(keep_settings, folder, settings))

@@ -142,13 +142,13 @@ def test_the_default_settings_resolve_the_flow():
     ("changes", "message"),
     [
         *[
-            ({name: value}, f"{name} must be positive and finite: got {value}")
+            ({name: value}, f"{name} must be .*finite: got {value}")
             for name in ("viscosity", "lead", "step", "scale")
             for value in (0.0, -1.0, float("nan"), float("inf"))
         ],
         ({"start": -1.0}, "start must not be negative: got -1.0; the paper has 11"),
-        ({"start": float("nan")}, "start must not be negative"),
-        ({"start": float("inf")}, "start must not be negative"),
+        ({"start": float("nan")}, "start must be finite"),
+        ({"start": float("inf")}, "start must be finite"),
         ({"moments": 0}, "moments must be at least 1: got 0"),
         ({"forcing": -1}, "forcing must be a wave number below n_modes: got -1 and 54"),
         ({"forcing": 7, "n_modes": 7}, "forcing must be a wave number below n_modes: got 7 and 7"),
