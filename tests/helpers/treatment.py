@@ -59,6 +59,7 @@ class NotRun:
 SMALLER = (
     Smaller(r"operformer train lorenz-y (?!data\.resolution).*", append=_LINE),
     Smaller(r"python -m paper (train lorenz-y --recipe best|record|report results).*", tiny=True),
+    Smaller(r"python benchmarks/own_data\.py .*", "oscillator --samples 24", {"--minutes 0.5": "--minutes 0.01"}),
     Smaller(r"operformer train data/mine .*", replace={"--minutes 2": "--minutes 0.02"}),
     Smaller(r"operformer train examples/darcy\.toml --out .*", append=_PLANE),
     Smaller(r"torchrun --nproc-per-node 4 .* train lorenz-y .*", _LINE, {"--nproc-per-node 4": "--nproc-per-node 2"}),
