@@ -76,7 +76,7 @@ class Draw:
         if self.dtype not in ("float32", "float64"):
             raise UsageError(f'dtype must be "float32" or "float64": got {self.dtype!r}')
         if self.per_shard is not None and not 1 <= self.per_shard < 2**62:
-            raise UsageError(f"a shard must hold from 1 to 2^62 - 1 pairs: got {self.per_shard}")
+            raise UsageError(f"a shard must hold at least one pair, and fewer than 2^62: got {self.per_shard}")
 
 
 @dataclass(frozen=True)
