@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from operformer.errors import DataError, OperformerError, UsageError
+from operformer.evaluation.errors import Summary, summarise
 from operformer.files import read_json, write_bytes
 from operformer.runs import read_run
 from operformer.runs.experiment import parse
@@ -54,6 +55,16 @@ def keep(record: Record, folder: Path, is_replaced: bool = False) -> Path:
     return path
 
 
+def amend(path: Path, outputs: Mapping[str, Any], standardised: Sequence[float]) -> None:
+    """Add standardised errors on the training grid to the record of a file; all else stays to the last digit."""
+    values = read_json(path)
+    (there,) = (one for one in values["measured"] if one["label"] == "1x")
+    there |= {"standardised_errors": rounded(standardised, DIGITS), "standardised": asdict(summarise(standardised))}
+    text = _text(values | {"outputs": outputs})
+    _record(json.loads(text), path)
+    write_bytes(path, text.encode())
+
+
 def read_archive(folder: Path) -> Archive:
     """All records of a folder, by recipe and by run, seeds in order."""
     found: Archive = {recipe: {} for recipe in RECORDED}
@@ -81,7 +92,9 @@ def _record(values: Any, path: Path) -> Record:
         if values["version"] != VERSION:
             raise ValueError(f"it is of version {values['version']}, not {VERSION}")
         given = {key: value for key, value in values.items() if key != "version"}
-        record = record_from(given | {"measured": [_measured(one) for one in values["measured"]], "looks": {}})
+        fresh = values.get("fresh") and _measured(values["fresh"])
+        measured = [_measured(one) for one in values["measured"]]
+        record = record_from(given | {"measured": measured, "fresh": fresh, "looks": {}})
         record = replace(record, looks=unpack_looks(values.get("looks", {})))
         _check(record)
         return record
@@ -108,31 +121,43 @@ def _is_same(one: Record, other: Record) -> bool:
 
 def _values(record: Record) -> dict[str, Any]:
     values = {"version": VERSION} | record_values(replace(record, looks={})) | {"looks": pack_looks(record.looks)}
-    for one, there in zip(values["measured"], record.measured, strict=True):
-        one |= {"l2": asdict(there.l2), "h1": there.h1 and asdict(there.h1)}
-        for name in ("spectrum", "h1_summary"):
-            del one[name]
-        one["errors"] = rounded(there.errors, DIGITS)
-        one["h1_errors"] = rounded(there.h1_errors, DIGITS) if there.label == "1x" else []
+    values["measured"] = [_measured_values(there) for there in record.measured]
+    values["fresh"] = record.fresh and _measured_values(record.fresh)
+    values["curve"] = rounded(record.curve, DIGITS)
     if values["rollout"]:
         values["rollout"] = rounded(values["rollout"], DIGITS) | {"spectrum": None}
     return values
 
 
+def _measured_values(there: Measured) -> dict[str, Any]:
+    """Errors of single samples in other norms are kept of the training grid; of each grid there is a summary."""
+    values = {"label": there.label, "points": there.points, "errors": rounded(there.errors, DIGITS)}
+    for name, errors in (("h1_errors", there.h1_errors), ("standardised_errors", there.standardised_errors)):
+        values[name] = rounded(errors, DIGITS) if there.label == "1x" else []
+    values["jumps"] = there.jumps and asdict(there.jumps)
+    return values | {name: found and asdict(found) for name, found in _summaries(there).items()}
+
+
+def _summaries(there: Measured) -> dict[str, Summary | None]:
+    return {"l2": there.l2, "h1": there.h1, "standardised": there.standardised}
+
+
 def _measured(values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a grid as `record_from` takes them, after the summary was compared with the errors."""
-    kept = {key: value for key, value in values.items() if key not in ("l2", "h1")}
-    there = Measured(kept["label"], kept["points"], tuple(kept["errors"]), tuple(kept["h1_errors"]))
-    if not all(isinstance(e, int | float) and isfinite(e) and e >= 0 for e in (*there.errors, *there.h1_errors)):
+    values = {"standardised_errors": [], "standardised": None, **values}  # which records of 0.1.0 do not have
+    kept = {key: value for key, value in values.items() if key not in ("l2", "h1", "standardised")}
+    listed = {key: tuple(kept[key]) for key in ("errors", "h1_errors", "standardised_errors")}
+    there = Measured(kept["label"], kept["points"], **listed)
+    if not all(isinstance(e, int | float) and isfinite(e) and e >= 0 for errors in listed.values() for e in errors):
         raise ValueError(f"an error on the grid {there.label} is no number")
-    for name, found in (("l2", there.l2), ("h1", there.h1)):
+    for name, found in _summaries(there).items():
         said = values[name]
         if said is not None and said.keys() != _SUMMARY:
             raise ValueError(f"the summary {name} on the grid {there.label} is not of {', '.join(sorted(_SUMMARY))}")
         for key in _SUMMARY if found else ():
             if abs(said[key] - getattr(found, key)) > CLOSE * said[key]:
                 raise ValueError(f"the {key} of {name} on the grid {there.label} is not that of its samples")
-    return kept | {"spectrum": None, "h1_summary": values["h1"]}
+    return kept | {"spectrum": None, "h1_summary": values["h1"], "standardised_summary": values["standardised"]}
 
 
 def _check(record: Record) -> None:
@@ -144,6 +169,8 @@ def _check(record: Record) -> None:
         raise ValueError("its list of changes is not that of its settings")
     if any(len(there.errors) != experiment.data.test for there in (record.trained, *record.measured)):
         raise ValueError(f"there are not errors of {experiment.data.test} test samples")
+    if len(record.trained.standardised_errors) not in (0, experiment.data.test):
+        raise ValueError(f"there are not standardised errors of {experiment.data.test} test samples")
     for label, (median, worst) in record.looks.items():
         _check_samples(record.on(label), median.error, worst.error)
     for name in ("started", "commit", "is_clean", "device", "torch"):

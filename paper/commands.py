@@ -1,4 +1,4 @@
-"""The paper's commands: train, record, report, reproduce, ship."""
+"""The paper's commands: train, record, standardise, report, reproduce, ship."""
 
 from __future__ import annotations
 
@@ -76,6 +76,20 @@ def record(
 
     path = keep(record_run(run, recipe), out, replace)
     console.print(f"recorded: {path}; next: python -m paper report {out}", soft_wrap=True)
+
+
+def standardise(records: Path = Path("results")) -> None:
+    """Add errors of standardised outputs to records that have none; test samples are drawn again.
+
+    Parameters
+    ----------
+    records
+        The folder that record wrote to.
+    """
+    from paper.units import standardise_records
+
+    done, left = standardise_records(records, _tell)
+    _tell(f"{done} records standardised, {left} not; next: python -m paper report {records}")
 
 
 def report(records: Path = Path("results"), *, out: Path | None = None) -> None:

@@ -42,6 +42,7 @@ class Run:
     rollout: Rollout | None = None  # of a flow, whose map can be applied again and again
     clock: Mapping[str, float] = field(default_factory=dict)  # seconds of what is no epoch: data, evaluation
     made: Mapping[str, Any] = field(default_factory=dict)  # versions, commit and device of the training
+    outputs: Outputs | None = None  # the units of standardised errors
 
     @property
     def seconds(self) -> float:
@@ -66,7 +67,8 @@ def read_run(folder: Path) -> Run:
     # A link to nowhere is damage, too.
     rollout = read_rollout(folder / "rollout.json") if lexists(folder / "rollout.json") else None
     metrics, clock, made = read_metrics(folder / "metrics.jsonl"), read_seconds(folder), read_provenance(folder)
-    return Run(experiment, parameters, metrics, evaluations, rollout, clock, made)
+    outputs = read_outputs(folder / "outputs.json") if lexists(folder / "outputs.json") else None
+    return Run(experiment, parameters, metrics, evaluations, rollout, clock, made, outputs)
 
 
 def read_experiment(folder: Path) -> Experiment:
