@@ -13,7 +13,7 @@ import argparse
 import torch
 
 from operformer.domain.quadrature import l2_norm
-from operformer.domain.spectra import coefficients
+from operformer.evaluation.spectra import coefficients
 from operformer.problems import Kolmogorov
 
 

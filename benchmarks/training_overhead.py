@@ -17,7 +17,7 @@ from operformer import TNO
 from operformer.evaluation.loss import relative_l2
 from operformer.problems import Lorenz63
 from operformer.training.loop import Training, train
-from operformer.training.progress import TrainingDisplay
+from operformer.training.status import TrainingDisplay
 
 
 def make_operator(width, layers):

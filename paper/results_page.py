@@ -264,7 +264,7 @@ def _record_table(archive: Archive, folder: Path) -> Table:
             commit = f"{made['commit'] or 'unknown'}{', changed' if made['is_clean'] is False else ''}"
             clock = (record.clock["data"], record.seconds, record.clock["evaluation"])
             times = (f"{seconds:.0f} s" for seconds in clock)
-            changes = ", ".join(f"{key}={here}" for key, (_, here) in record.changes.items())
+            changes = ", ".join(f"{key}={here}" for key, (_, here) in record.changes.items() if here is not None)
             link = f"[{name}]({(folder / name).as_posix()}.json)"
             rows.append((link, commit, str(made["device"]), str(made["torch"]), *times, changes))
     return Table("Records", header, tuple(rows))

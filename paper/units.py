@@ -1,8 +1,8 @@
 """Errors of standardised outputs, of records that were kept without them.
 
-With one output channel the deviation cancels: an error is ||G(u) - z|| / ||z - m||, the relative error in physical units
-times ||z|| / ||z - m||. So the test samples are drawn again, and m is the mean over the training samples. Of several
-channels a record does not hold enough: it has no errors of each.
+With one output channel the deviation cancels: an error is ||G(u) - z|| / ||z - m||, the relative error in physical
+units times ||z|| / ||z - m||. So the test samples are drawn again, and m is the mean over the training samples. Of
+several channels a record does not hold enough: it has no errors of each.
 """
 
 from __future__ import annotations

@@ -189,7 +189,3 @@ def test_broken_checkpoints_are_told_or_read(checkpoint, tmp_path):
         )
         shutil.rmtree(tmp_path / "case")
     assert refused > 0.5 * CHECKPOINTS
-
-
-def test_there_are_enough_cases():
-    assert CONFIGURATIONS + OVERRIDES + CHECKPOINTS >= 2000

@@ -30,7 +30,7 @@ def card(run: Path, *, name: str = "owner/name", licence: str = "mit") -> None:
 
 def models() -> None:
     """List the models that come with the library: what they map, where they were trained, their errors and sizes."""
-    from operformer.sharing.models import model_table
+    from operformer.sharing.card import model_table
 
     show(model_table())
 

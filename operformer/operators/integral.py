@@ -5,24 +5,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod, sqrt
+from math import ceil, hypot, log2, prod, sqrt
 
 import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
 from operformer.domain.basis import BASES, Basis, Cosine, Fourier
-from operformer.domain.fourier import make_modes, signed_sums
+from operformer.domain.fourier import Modes, make_modes, signed_sums
 from operformer.domain.transform import Transform
 from operformer.errors import UsageError
 from operformer.operators.encoder import two_layers
 
 MOST_MODES = 2**17
+SPACING = 0.75  # h: of s, so that matrices stand at |k| = 0, 0.7, 1.8, 3.8, 7, 12.5, 21.6, ...
 
 
 @dataclass(frozen=True)
 class Isotropic:
-    """Integral kernels that know no direction: R(k) depends on |k| alone, in a basis of waves (isotropic.py).
+    """Integral kernels that know no direction: R(k) depends on |k| alone, in a basis of waves (`IsotropicMixing`).
 
     They have few weights and learn elliptic problems from few samples. They are not meant for flows.
 
@@ -151,6 +152,60 @@ def mixed_pairs(entries: Tensor, weight: Tensor) -> Tensor:
     both = torch.cat([pairs, turned], -1).flatten(1, 2)
     weights = weight.unflatten(0, (-1, 2)).flatten(1, 2)
     return torch.bmm(both, weights).unflatten(1, (2, -1)).flatten(0, 1)
+
+
+class IsotropicMixing(Mixing):
+    """R(|k|) u_k for every kept wave number k, from few matrices, ``radial`` (J, c, c'): kernels without a direction.
+
+    Inside D Darcy flow is made of such operators and of products at each point, since
+
+        2 div(a grad z) = Laplace(a z) + a Laplace z - z Laplace a
+
+    and a matrix for each mode would have to learn from the data that they are all the same in every direction. R is
+    read from few matrices R_j, linearly in s = log2(1 + |k|), so an operator with more modes has few more weights:
+
+        R(k) = sum_j max(0, 1 - |s / h - j|) R_j,    h = 3 / 4
+
+    In Fourier's basis R is real, and its kernel even. With cosines R is a function of the Laplacian with Neumann's
+    condition. The boundary is left to the coordinates and to smoothing.
+
+    |k| counts waves, of cosines half waves, along the longest of a patch's ``sides``. Muon knows the parameter by name.
+    """
+
+    hats: Tensor
+
+    def __init__(self, spectrum: Spectrum, sides: tuple[float, ...], in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        modes = make_modes(spectrum.basis, spectrum.n_modes)
+        self.n_single = modes.n_single
+        hats = radial_hats(modes, sides)
+        self.register_buffer("hats", hats, persistent=False)
+        bound = 1 / sqrt(in_channels)  # as large as in nn.Linear
+        self.radial = nn.Parameter(torch.empty(hats.shape[1], in_channels, out_channels).uniform_(-bound, bound))
+
+    def matrices(self) -> Tensor:
+        """One for each function (E, c, c'); those of imaginary parts are zero."""
+        return torch.einsum("ej,jab->eab", self.hats.to(self.radial), self.radial)
+
+
+def make_mixing(spectrum: Spectrum, in_channels: int, out_channels: int) -> Mixing:
+    """One with a matrix for each mode, or with kernels that know no direction."""
+    if spectrum.sides is None:
+        return SpectralMixing(spectrum, in_channels, out_channels)
+    return IsotropicMixing(spectrum, spectrum.sides, in_channels, out_channels)
+
+
+def radial_hats(modes: Modes, sides: tuple[float, ...]) -> Tensor:
+    """How much of R_j each of the E functions has: (E, J); nothing where an imaginary part stands."""
+    longest = max(sides)
+    places = [
+        log2(1 + hypot(*(kj * longest / side for kj, side in zip(k, sides, strict=True)))) / SPACING
+        for k in modes.wave_numbers
+    ]
+    place = torch.tensor(places, dtype=torch.float64).unsqueeze(1)
+    found = (1 - (place - torch.arange(ceil(max(places)) + 1)).abs()).clamp(min=0)
+    pairs = found[modes.n_single :]
+    return torch.cat([found[: modes.n_single], torch.stack([pairs, torch.zeros_like(pairs)], 1).flatten(0, 1)])
 
 
 class FourierIntegralOperator(nn.Module):

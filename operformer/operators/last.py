@@ -18,7 +18,7 @@ from operformer.domain.patches import Patches, make_patches
 from operformer.domain.transform import Transform, make_transform
 from operformer.errors import UsageError
 from operformer.operators.integral import FourierIntegralOperator, Spectrum
-from operformer.operators.per_grid import PerGrid
+from operformer.operators.operator import PerGrid
 from operformer.settings import construct
 
 Boundary = Literal["periodic", "dirichlet", "neumann"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from safetensors.torch import save
@@ -18,7 +19,6 @@ from operformer.domain.box import Bounds
 from operformer.domain.samples import is_point
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
-from operformer.operators.per_grid import PerGrid
 
 T = TypeVar("T")
 
@@ -227,3 +227,31 @@ def computes_in(operator: Any) -> Tensor:
     tensors = [*operator.parameters(), *operator.buffers()] if isinstance(operator, nn.Module) else []
     real = [t for t in tensors if t.is_floating_point()]
     return real[0] if real else torch.zeros((), dtype=torch.float64)
+
+
+class PerGrid:
+    """What is made of a grid (partition, basis values, weights), once for as long as the grid lives.
+
+    A cache whose keys are grids, known by the object and held weakly. Copies and pickles of it start empty.
+    """
+
+    def __init__(self) -> None:
+        self._made: WeakKeyDictionary[Grid, dict[Hashable, Any]] = WeakKeyDictionary()
+
+    def get(self, grid: Grid, key: Hashable, make: Callable[[], T]) -> T:
+        """``make()`` at the first call for this grid and key, the same object at all others."""
+        # A compiler or an exporter traces what is made: nothing of that may outlive the trace.
+        if torch.compiler.is_compiling() or grid.points.requires_grad:
+            return make()
+        made = self._made.setdefault(grid, {})
+        if key not in made:
+            # A tensor of inference mode could not be used in a later training.
+            with torch.inference_mode(False), torch.no_grad():
+                made[key] = make()
+        return made[key]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PerGrid:
+        return PerGrid()
+
+    def __reduce__(self) -> tuple[type[PerGrid], tuple[()]]:
+        return PerGrid, ()

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from operformer.domain.blending import AnyCover, AnyTransform, transform_on
 from operformer.domain.patches import TensorPatches
 from operformer.operators.attention import check_heads
-from operformer.operators.integral import ModeTables, Spectrum
-from operformer.operators.isotropic import make_mixing
+from operformer.operators.integral import ModeTables, Spectrum, make_mixing
 
 
 def patched_attention(

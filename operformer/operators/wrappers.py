@@ -10,8 +10,7 @@ from operformer.domain import Grid
 from operformer.domain.interpolation import interpolate
 from operformer.domain.samples import is_point
 from operformer.errors import UsageError
-from operformer.operators.operator import Operator
-from operformer.operators.per_grid import PerGrid
+from operformer.operators.operator import Operator, PerGrid
 
 
 class Wrapper(Operator):

@@ -10,9 +10,10 @@ from operformer import __version__
 from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
+from operformer.operators.pretrained import SHIPPED
 from operformer.runs import Run
 from operformer.runs.experiment import NAMED, find_experiment
-from operformer.runs.report.tables import error_table, grid_name, settings_table, spoken_operator
+from operformer.runs.report.tables import Table, error_table, grid_name, percent, settings_table, spoken_operator
 
 PAPER = """@article{calvello2025continuum,
   title = {Continuum Attention for Neural Operators},
@@ -89,6 +90,24 @@ def read_front_matter(path: Path) -> dict[str, Any]:
         return {key: json.loads(value) for key, _, value in (line.partition(": ") for line in lines)}
     except ValueError as error:
         raise DataError(f"{path} is no card of a model ({error}); write it again") from None
+
+
+def model_table(models: Path = SHIPPED) -> Table:
+    """The models that come with the library: what they map, what they were trained on, their errors and sizes."""
+    header = ("model", "maps", "operator", "parameters", "trained on", "median", "worst", "size")
+    rows = []
+    for path in sorted(models.glob("*/README.md")):
+        try:
+            said = read_front_matter(path)["operformer"]
+            errors = (percent(said["median"]), percent(said["worst"]))
+            what = (said["maps"], said["operator"], f"{said['parameters']:,}", said["trained"])
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"{path} says too little of its model ({error!r}); ship it again") from None
+        size = sum(file.stat().st_size for file in path.parent.iterdir())
+        rows.append((path.parent.name, *what, *errors, f"{size / 1e6:.2f} MB"))
+    return Table('Models: operformer.load("NAME")', header, tuple(rows))
 
 
 def _where(run: Run) -> str:

@@ -41,13 +41,12 @@ from operformer.training.heartbeat import Heartbeat
 from operformer.training.lock import locked
 from operformer.training.normalisation import check_channels, fit_normalisation
 from operformer.training.optimizer import WeightAverage, make_optimizer
-from operformer.training.progress import TrainingDisplay
 from operformer.training.ranks import Ranks, whole
 from operformer.training.recipe import Training, check_device
 from operformer.training.rounding import LossScale, rounding
 from operformer.training.schedule import make_schedule
 from operformer.training.signals import StopSignals, stop_error
-from operformer.training.status import Board, Watch, append_metrics
+from operformer.training.status import Board, TrainingDisplay, Watch, append_metrics
 from operformer.training.update import GraphedPass, Update
 
 __all__ = ["LOSSES", "Training", "check_device", "train"]

@@ -1,4 +1,4 @@
-"""How a training stands, for who asks from outside: status.json, written every few seconds."""
+"""How a training stands: status.json for other processes, a bar or lines for a person, TensorBoard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, read_json, write_bytes, write_json
@@ -192,3 +197,52 @@ class Board:
         """Let go of the file."""
         if self._writer is not None:
             self._writer.close()
+
+
+class TrainingDisplay:
+    """Epoch, loss, error, samples per second and time left, on the console; ``samples`` are those of an epoch."""
+
+    def __init__(
+        self, title: str, epochs: int, samples: int, first_epoch: int = 0, console: Console | None = None
+    ) -> None:
+        self._console = console or Console()
+        self._title, self._epochs = title, epochs
+        self._seen, self._started = 0, time.monotonic()
+        self._bar = Bar(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("epoch {task.fields[epoch]}/" + str(epochs)),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task(
+            title, total=epochs * samples, completed=first_epoch * samples, epoch=first_epoch, figures=""
+        )
+        self._figures = ""
+
+    def __enter__(self) -> TrainingDisplay:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def batch(self, count: int) -> None:
+        """One more batch of so many samples is done."""
+        self._seen += count
+        self._bar.update(self._task, advance=count, figures=f"{self._figures}  {self._rate():.0f} samples/s")
+
+    def epoch(self, done: int, loss: float, error: float) -> None:
+        """One more epoch is done, with this training loss and this validation error."""
+        self._figures = f"loss {loss:.2e}  error {error:.2e}"
+        self._bar.update(self._task, epoch=done, figures=f"{self._figures}  {self._rate():.0f} samples/s")
+        if not self._console.is_terminal:
+            line = f"{self._title}  epoch {done}/{self._epochs}  {self._figures}  {self._rate():.0f} samples/s"
+            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+    def _rate(self) -> float:
+        return self._seen / max(time.monotonic() - self._started, 1e-9)

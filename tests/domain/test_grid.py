@@ -50,15 +50,6 @@ def test_cells_and_periodic_in_three_dimensions(kind, offset):
     torch.testing.assert_close(grid.weights, torch.full((2, 3, 5), 2.0, dtype=torch.float64))
 
 
-def test_nodes_in_three_dimensions_halve_the_weight_on_each_face():
-    grid = Grid.uniform((3, 2, 3))
-    w = grid.weights
-    h = 0.5 * 1.0 * 0.5
-    assert float(w[1, 0, 1]) == pytest.approx(h / 2, abs=1e-15)
-    assert float(w[0, 0, 1]) == pytest.approx(h / 4, abs=1e-15)
-    assert float(w[2, 1, 0]) == pytest.approx(h / 8, abs=1e-15)
-
-
 def test_rectilinear_weights_are_products_of_trapezoidal_ones():
     grid = Grid.rectilinear([0, 1, 4], [2, 3], [-1, 0, 0.5, 3])
     first, second, third = (0.5, 2, 1.5), (0.5, 0.5), (0.5, 0.75, 1.5, 1.25)

@@ -1,7 +1,7 @@
 """Analysis and synthesis against FFTs, sums by hand and integrals by Gauss-Legendre (Section 4.1)."""
 
 from itertools import product
-from math import pi, prod, sqrt
+from math import pi, prod
 
 import numpy as np
 import pytest
@@ -34,19 +34,6 @@ def observed_order(sizes, errors, what):
 
 
 # FFTs
-
-
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("points", [7, 8])
-def test_coefficients_on_a_periodic_grid_are_those_of_the_fft(count, points):
-    """<u, sqrt(2) cos> = sqrt(2) Re u_k and <u, sqrt(2) sin> = -sqrt(2) Im u_k, on each patch."""
-    u, m = noise(2, count * points, 5), 4
-    coefficients = analyse(u, Grid.uniform(count * points, kind="periodic"), (count,), Fourier(), (m,))
-    spectrum = np.fft.fft(u.unflatten(1, (count, points)).numpy(), axis=2) / points
-    for k in range(m):
-        factor = sqrt(2) if k else 1.0
-        np.testing.assert_allclose(coefficients[:, :, 2 * k], factor * spectrum[:, :, k].real, rtol=0, atol=1e-13)
-        np.testing.assert_allclose(coefficients[:, :, 2 * k + 1], -factor * spectrum[:, :, k].imag, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("basis", BASES, ids=name)
@@ -105,16 +92,6 @@ def test_what_was_synthesised_is_analysed_or_not_seen(basis, kind, points, count
     assert int(seen.sum()) >= points - 2
     expected = torch.diag(seen.double()).unsqueeze(1).expand_as(back)
     torch.testing.assert_close(back[seen], expected[seen], rtol=1e-12, atol=1e-12)
-
-
-def test_a_wave_beyond_nyquist_does_not_pass_for_a_lower_one():
-    """cos(2 pi 6 x) on 7 periodic points equals cos(2 pi x) there; six modes ask for more than the points know."""
-    grid = Grid.uniform(7, kind="periodic")
-    u = torch.cos(2 * pi * grid.points).unsqueeze(0)
-    coefficients = analyse(u, grid, (1,), Fourier(), (9,))[0, 0, :, 0]
-    expected = torch.zeros(18, dtype=torch.float64)
-    expected[2] = sqrt(0.5)
-    torch.testing.assert_close(coefficients, expected, rtol=1e-13, atol=1e-13)
 
 
 def test_patches_with_fewer_points_resolve_fewer_modes():

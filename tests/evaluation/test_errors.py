@@ -106,15 +106,6 @@ def test_errors_are_those_of_the_samples_own_grid(grid):
     assert found == pytest.approx(expected.tolist(), rel=1e-12)
 
 
-def test_another_grid_gives_what_the_operator_gives_there(make_operator, pairs):
-    operator = make_operator(dtype=torch.float64)
-    for resolution in (5, 10, 20):
-        samples = pairs(7, resolution, dtype=torch.float64)
-        difference = operator(samples.u, samples.grid) - samples.z
-        expected = l2_norm(difference, samples.grid) / l2_norm(samples.z, samples.grid)
-        assert evaluate(operator, samples, "there").errors == pytest.approx(expected.tolist(), rel=1e-12)
-
-
 def test_samples_in_float64_serve_an_operator_in_float32():
     errors = relative_errors(Double(), samples_with((0.5, 0.25)))
     assert errors.dtype == torch.float64
@@ -170,23 +161,6 @@ def test_images_run_from_left_to_right_and_keep_every_few_points():
     expected = 2 * torch.tensor(look.x)[:, None] + 5 * torch.tensor(look.y)
     for found, factor in ((look.u, 1), (look.z, 2), (look.prediction, 3)):
         torch.testing.assert_close(torch.tensor(found), factor * expected[None], rtol=0, atol=1e-5)
-
-
-def test_images_of_scattered_points_are_read_on_a_raster():
-    points = torch.rand(400, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    corners = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    look = evaluate(Triple(2).double(), plane(Grid.scattered(torch.cat([corners, points]))), "here").worst_sample
-    expected = 2 * torch.tensor(look.x)[:, None] + 5 * torch.tensor(look.y)
-    assert expected.shape == (64, 64)
-    torch.testing.assert_close(torch.tensor(look.prediction), 3 * expected[None], rtol=0, atol=1e-5)
-
-
-def test_images_of_a_box_are_its_middle():
-    grid = Grid.uniform((3, 5, 7))
-    u = grid.points[..., 2].reshape(1, 1, *grid.shape) + grid.points[..., 0]
-    look = evaluate(Triple(3).double(), Samples(u, u, grid), "here").worst_sample
-    assert torch.tensor(look.u).shape == (1, 3, 5)
-    torch.testing.assert_close(torch.tensor(look.u)[0, :, 0], 0.5 + torch.tensor(look.x), rtol=0, atol=1e-6)
 
 
 # H1, spectra and faces, all from one prediction

@@ -123,25 +123,6 @@ def test_the_logarithm_of_the_sum(device):
     torch.testing.assert_close(found, (scores.logsumexp(-1) * small_heads.LOG2_E).float(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["equal", "weighted"])
-def test_the_average_of_a_constant_is_that_constant(device, kind):
-    query, key, _ = inputs_of(37, 50, 16, device)
-    weights = weights_of(kind, 50, device)
-    value = torch.full_like(key, 3.0)
-    logarithms = None if weights is None else log_density(weights)
-    average = small_heads.average_points(query, key, value, logarithms, 2.0, True)
-    torch.testing.assert_close(average, torch.full_like(average, 3.0), rtol=1e-3, atol=0)
-
-
-def test_points_that_are_told_twice_weigh_as_much_as_one_of_twice_the_weight(device):
-    query, key, value = (t.detach() for t in inputs_of(21, 18, 16, device))
-    twice = small_heads.average_points(query, *(torch.cat([t, t[:, :, :5]], 2) for t in (key, value)), None, 0.3, True)
-    weights = torch.ones(18, dtype=torch.float64, device=device)
-    weights[:5] = 2
-    once = small_heads.average_points(query, key, value, log_density(weights), 0.3, True)
-    torch.testing.assert_close(once, twice, rtol=0, atol=5e-4)
-
-
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")  # NumPy's, of rows behind the last key
 @pytest.mark.parametrize("height", [1e3, -1e3])
 def test_high_scores_neither_overflow_nor_vanish(device, height):

@@ -135,14 +135,6 @@ def test_rows_that_a_corner_dominates(scale, dtype, tolerance):
     compare(found, exact, inputs, tolerance * max(1.0, scale / 10))
 
 
-def test_equal_scores_are_the_mean_over_the_domain():
-    grid = Grid.uniform((41, 43))
-    zeros, value = torch.zeros(1, 1, 41 * 43, 64), noise(1, 1, 41 * 43, 64).float()
-    mean = (grid.weights.flatten().unsqueeze(-1) * value[0, 0].double()).sum(0)
-    found = attend_nearly_equal(zeros, zeros, value, few_of(grid), 1.0)[0, 0, 7].double()
-    torch.testing.assert_close(found, mean, rtol=1e-5, atol=1e-6)
-
-
 # Where it is used
 
 

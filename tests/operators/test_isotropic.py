@@ -17,8 +17,7 @@ from operformer.domain.basis import Cosine, ExtendedFourier, Fourier, Legendre
 from operformer.domain.patches import make_patches
 from operformer.domain.transform import make_transform
 from operformer.errors import UsageError
-from operformer.operators.integral import FourierIntegralOperator, Isotropic, Spectrum
-from operformer.operators.isotropic import IsotropicMixing
+from operformer.operators.integral import FourierIntegralOperator, Isotropic, IsotropicMixing, Spectrum
 from operformer.operators.patched_attention import Coefficients, FourierAttention, SpectralMap
 
 

@@ -95,19 +95,6 @@ def test_cell_volumes_make_it_the_continuum_operator():
     assert equal[-1] > 0.8 * equal[0] > 1e-2
 
 
-def test_the_average_of_one_function_is_that_function():
-    value = noise(1, 7, 2).expand(5, -1, -1)
-    assert_near(patched_attention(noise(3, 7, 4), 3 * noise(5, 7, 4, seed=1), value, VOLUMES), value[:3])
-
-
-def test_patches_have_no_order():
-    query, key, value = noise(5, 7, 3), noise(5, 7, 3, seed=1), noise(5, 7, 2, seed=2)
-    order = torch.tensor([3, 0, 4, 1, 2])
-    z = patched_attention(query, key, value, VOLUMES)
-    assert_near(patched_attention(query, key[order], value[order], VOLUMES), z)
-    assert_near(patched_attention(query[order], key, value, VOLUMES), z[order])
-
-
 def test_absent_patches_are_not_attended_to():
     query, key, value = noise(5, 7, 3), noise(5, 7, 3, seed=1), noise(5, 7, 2, seed=2)
     present = torch.tensor([True, False, True, True, False])
@@ -230,14 +217,6 @@ def test_absent_patches_in_coefficient_space():
     expected = heads_by_definition(*functions, patches.weights[0].numpy() / 4, 2, [True, False, True, True])
     expected = linear(expected, as_arrays(attention), "merge")[[0, 2, 3]].reshape(-1, 4)
     assert_near(z, expected, 1e-10)
-
-
-def test_shifts_within_the_patches_commute_with_attention():
-    """Q, K, V are convolutions on D': shifting all patches alike shifts the output."""
-    attention = fourier_attention(Fourier(), (3,), 4, 2)
-    transform = make_transform(make_patches(Grid.uniform(21, kind="periodic"), (3,)), Fourier(), (3,), noise(1))
-    v, measure = noise(2, 3, 7, 4), Coefficients(transform, 1 / 3, None)
-    assert_near(attention(v.roll(2, 2), measure), attention(v, measure).roll(2, 2).detach())
 
 
 @pytest.mark.parametrize("basis", [Fourier(), ExtendedFourier(), Legendre()], ids=str)

@@ -116,13 +116,6 @@ def test_smoothing_between_faces_at_zero_is_that_of_the_sine_transform():
 # What it is for
 
 
-@pytest.mark.parametrize(("boundary", "kind"), HIGHEST)
-def test_powers_add_up(boundary, kind):
-    grid, z = Grid.uniform((7, 10), BOX, kind), noise(7, 10)
-    twice = smooth(smooth(z, grid, boundary, alpha=0.4), grid, boundary, alpha=1.1)
-    np.testing.assert_allclose(twice, smooth(z, grid, boundary, alpha=1.5), rtol=0, atol=1e-12)
-
-
 def test_channels_and_samples_are_smoothed_one_by_one():
     grid, z = Grid.uniform((7, 5), BOX, "periodic"), noise(3, 7, 5, 2)
     layer = Smoothing("periodic", EPSILON, ALPHA).make(2, 2)

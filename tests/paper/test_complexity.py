@@ -11,8 +11,6 @@ from operformer import FANO, TNO, Grid, ViTNO
 from paper import complexity
 from paper.complexity import COMPLEXITY, Setting
 
-PAPER = Setting(in_channels=1, out_channels=1, dim=2, n_modes=(12, 12), n_patches=(13, 13))
-
 
 def make(name, s, n_heads=1):
     widths = {"hidden_channels": s.hidden_channels, "n_layers": s.n_layers, "n_heads": n_heads}
@@ -48,16 +46,6 @@ def count(operator, grid, batch=1):
 def test_parameters_and_biases_are_all_there_is(name, s):
     total = sum(p.numel() for p in make(name, s).parameters())
     assert total == formula("parameters", name)(s) + complexity.bias_parameters(s, name)
-
-
-def test_parameters_by_hand():
-    """d_u = 1, d_z = 2, d = 2, d_model = 3, two layers, k_max = 3 * 5 = 15."""
-    s = Setting(1, 2, 2, 3, (2, 3), (2, 2), 2)
-    assert s.k_max == 15
-    assert s.patches == 4
-    assert complexity.parameters_tno(s) == 9 + 6 + 2 * (54 + 6)
-    assert complexity.parameters_vitno(s) == 9 * 15 + 6 + 2 * (54 + 6)
-    assert complexity.parameters_fano(s) == 9 + 6 + 2 * (27 * 15 + 27 + 6)
 
 
 # Costs

@@ -1,13 +1,10 @@
 """Counts without computing against counts of real calls, formulas and values by hand."""
 
-import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from operformer import FANO, TNO, Grid, ViTNO
+from operformer import TNO, Grid, ViTNO
 from operformer.operators.baselines import AFNO
-from paper import complexity
-from paper.complexity import Setting
 from paper.counting import count_operations
 
 
@@ -20,14 +17,6 @@ def test_nothing_is_computed_and_the_count_is_that_of_a_real_call():
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         make()(torch.ones(1, 1, 10, 12), grid)
     assert count_operations(make, grid) == counter.get_total_flops() > 0
-
-
-def test_a_fano_costs_what_its_closed_form_says():
-    s = Setting(1, 2, 2, 6, (3, 3), (2, 3), 3)
-    found = count_operations(
-        lambda: FANO((2, 3), 3, 1, 2, hidden_channels=6, n_layers=3, n_heads=2), Grid.uniform((10, 15), kind="cells")
-    )
-    assert found == pytest.approx(complexity.cost_fano_in_coefficients(s, 150), rel=1e-12)
 
 
 def test_transforms_of_an_afno_count_as_in_appendix_c():

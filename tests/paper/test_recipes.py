@@ -77,21 +77,6 @@ def test_a_patch_of_the_coarse_grid_has_all_modes(row):
     assert experiment.data.coarser[0] / patches >= 2 * (modes[0] if isinstance(modes, list) else modes)
 
 
-def test_smoothing_and_extension_are_compared_on_the_same_patches():
-    plain, smoothed, extended = (
-        find_run(f"kolmogorov-416-fano-{variant}", "best") for variant in ("patches", "smoothing", "extension")
-    )
-    assert smoothed.operator == plain.operator | {"last": ["periodic"]}
-    assert extended.operator == plain.operator | {"basis": "extended-fourier"}
-    assert plain.training == smoothed.training == extended.training
-
-
-def test_darcy_flow_of_li_et_al_keeps_every_fifth_node():
-    experiment = find_run("darcy-li-85", "best")
-    law, data = experiment.problem, experiment.data
-    assert [(law.read_from - 1) / (n - 1) for n in (*data.coarser, data.resolution)] == [10, 7, 6, 5]
-
-
 def test_rows_are_found_by_what_they_are():
     assert [row.name for row in rows("xtoyz")] == ["lorenz-yz", "lorenz-yz-invariant"]
     fanos = rows(problem=FLOW, operator="FANO", variants=("", "smoothing"))

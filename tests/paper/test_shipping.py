@@ -13,8 +13,7 @@ from operformer.problems import Lorenz63
 from operformer.problems.problem import Draws
 from operformer.runs import errors_on_tests, evaluate_run, read_run, train_run
 from operformer.runs.experiment import Data, Experiment
-from operformer.sharing.card import read_front_matter
-from operformer.sharing.models import model_table
+from operformer.sharing.card import model_table, read_front_matter
 from operformer.training.recipe import Training
 from paper import shipping
 from paper.archive import read_record

@@ -87,11 +87,6 @@ def test_long_curves_keep_every_few_points():
 # Damage
 
 
-class Malice:
-    def __reduce__(self):
-        raise AssertionError("it was pickled")
-
-
 def archive(**changes):
     """A gallery of one curve, with some of its arrays changed or left out."""
     arrays = {

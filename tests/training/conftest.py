@@ -2,7 +2,7 @@
 
 import pytest
 
-from operformer.training import progress, status
+from operformer.training import status
 
 
 @pytest.fixture
@@ -16,6 +16,5 @@ def clock(monkeypatch):
             return self.now
 
     clock = Clock()
-    for module in (progress, status):
-        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(status, "time", clock)
     return clock

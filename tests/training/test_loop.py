@@ -261,11 +261,6 @@ def test_numbers_that_are_not_finite_stop_the_training_before_they_reach_the_wei
     assert_same_run(tmp_path / "run", tmp_path / "undisturbed")
 
 
-def test_a_rate_that_is_far_too_high_is_told_as_divergence(carry_out, tmp_path):
-    with pytest.raises(DivergedError, match="not finite"):
-        carry_out(tmp_path, replace(SETTINGS, learning_rate=1e30))
-
-
 def test_cuda_that_is_not_there_is_a_resource_error(carry_out, monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ResourceError, match="no CUDA device was found"):

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from operformer import FANO, TNO
-from operformer.training.checkpoint import Progress, State, gather, load_checkpoint, write_checkpoint
 from operformer.training.optimizer import (
     Muon,
     Together,
@@ -15,7 +14,7 @@ from operformer.training.optimizer import (
     parts_of,
     step_unless,
 )
-from operformer.training.schedule import Cosine, Plateau
+from operformer.training.schedule import Cosine
 
 
 def tno(seed=0):
@@ -153,27 +152,6 @@ def test_a_stack_of_matrices_moves_as_its_matrices_do():
         together.step()
         apart.step()
     torch.testing.assert_close([*stack], [*singles], rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_a_checkpoint_brings_every_moment_back(name, tmp_path):
-    def fresh(seed):
-        operator = tno(seed)
-        optimizer = make_optimizer(name, operator, 1e-2, 0.0)
-        return State(operator, optimizer, Plateau(optimizer))
-
-    state = fresh(0)
-    for step in range(3):
-        gradients(state.operator, step)
-        state.optimizer.step()
-    write_checkpoint(tmp_path, gather(state), Progress(1, 0.5, 1))
-    again = fresh(1)
-    load_checkpoint(tmp_path, again)
-    for one in (state, again):
-        gradients(one.operator, 99)
-        one.optimizer.step()
-    for p, q in zip(state.operator.parameters(), again.operator.parameters(), strict=True):
-        assert torch.equal(p, q)
 
 
 def test_a_rate_that_is_set_reaches_both_parts():

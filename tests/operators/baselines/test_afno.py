@@ -77,38 +77,6 @@ def test_the_literal_form_is_the_same_operator():
     torch.testing.assert_close(literal(u, grid), operator(u, grid), rtol=1e-11, atol=1e-12)
 
 
-def test_one_compiled_graph_of_real_tensors():
-    torch.manual_seed(4)
-    operator = AFNO((6, 7), 1, 1, hidden_channels=4, n_layers=2, n_blocks=2)
-    graphs = []
-
-    def keep(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    u, grid = torch.randn(2, 1, 6, 7), Grid.uniform((6, 7), kind="cells")
-    torch.compiler.reset()
-    found = torch.compile(operator, backend=keep, fullgraph=True, dynamic=False)(u, grid)
-    torch.testing.assert_close(found, operator(u, grid), rtol=1e-5, atol=1e-6)
-    (graph,) = graphs
-    values = [node.meta.get("example_value") for node in graph.graph.nodes]
-    dtypes = [value.dtype for value in values if isinstance(value, torch.Tensor)]
-    assert len(dtypes) > 50
-    assert not any(dtype.is_complex for dtype in dtypes)
-
-
-def test_compiled_gradients():
-    """By operations of our own, where torch's are used otherwise."""
-    torch.manual_seed(7)
-    operator = AFNO((6, 7), 1, 1, hidden_channels=4, n_layers=2, n_blocks=2).double()
-    u, grid = torch.randn(2, 1, 6, 7, dtype=torch.float64), Grid.uniform((6, 7), kind="cells")
-    parameters = list(operator.parameters())
-    expected = torch.autograd.grad(operator(u, grid).square().sum(), parameters)
-    fast = torch.compile(operator, backend="aot_eager", fullgraph=True, dynamic=False)
-    found = torch.autograd.grad(fast(u, grid).square().sum(), parameters)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
-
-
 def test_a_full_matrix_is_the_same_as_its_blocks(monkeypatch):
     """Which is what a GPU gets."""
     torch.manual_seed(5)
@@ -123,12 +91,6 @@ def test_a_full_matrix_is_the_same_as_its_blocks(monkeypatch):
     torch.testing.assert_close(torch.autograd.grad(found.square().sum(), asked), gradients, rtol=1e-12, atol=1e-12)
 
 
-def test_a_threshold_above_everything_leaves_the_identity():
-    module = SpectralMLP(4, n_blocks=2, threshold=1e9).double()
-    v = torch.randn(1, 5, 6, 4, dtype=torch.float64)
-    torch.testing.assert_close(module(v), v, rtol=0, atol=0)
-
-
 def test_the_operator_is_lift_embedding_layers_and_head():
     torch.manual_seed(1)
     operator = AFNO((4, 6), 2, 3, hidden_channels=4, n_layers=1, n_blocks=2).double()
@@ -141,13 +103,6 @@ def test_the_operator_is_lift_embedding_layers_and_head():
     w = v + torch.from_numpy(mixing_by_loops(layer.mixing, normalised[0].detach().numpy()))
     expected = (w + layer.feed_forward(layer.norm_2(w))) @ operator.head.weight.T
     torch.testing.assert_close(operator(u, grid), expected.movedim(-1, 1), rtol=1e-11, atol=1e-12)
-
-
-def test_gradients():
-    torch.manual_seed(2)
-    operator = AFNO((3, 4), 1, 1, hidden_channels=4, n_layers=1, n_blocks=2, threshold=0.0).double()
-    u = torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(operator, (u, Grid.uniform((3, 4))))
 
 
 def test_it_is_bound_to_one_resolution_and_to_uniform_grids():

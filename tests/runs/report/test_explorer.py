@@ -82,23 +82,6 @@ def test_curves_keep_all_points_and_stand_in_order():
     assert view["size"] == "2048 points"
 
 
-def test_forty_five_runs_stay_below_forty_megabytes():
-    x = np.linspace(0, 1, 128)
-    draw = np.random.default_rng(2).standard_normal
-    samples = {label: draw((2, 6, 1, 128, 128)) for label in ("0.5x", "0.75x", "1x", "1.5x", "2x")}
-
-    def exhibit(name):
-        views = {
-            label: Shown(x, x, u, z, z + draw(z.shape), np.ones(6), np.arange(6)) for label, (u, z) in samples.items()
-        }
-        return Exhibit("flow", name, "u", "z", views, dict.fromkeys(samples, 128 * 128))
-
-    one, two = (len(json.dumps(explorer_data([exhibit(name) for name in names]))) for names in ("A", "AB"))
-    each, shared = two - one, 2 * one - two
-    print(f"{each / 1e6:.2f} MB for each run, {shared / 1e6:.2f} MB for each problem")
-    assert 45 * each + 4 * shared < 40e6
-
-
 def test_grids_stand_in_order_and_those_that_lack_say_why(make_exhibit):
     shape = (3, 5)
     some = make_exhibit("flow", "A", 0.1, {"2x": shape, "1x": shape}, absent={"graded": "it needs <uniform> grids"})
