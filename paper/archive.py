@@ -16,24 +16,32 @@ from pathlib import Path
 from typing import Any
 
 from operformer.errors import DataError, OperformerError, UsageError
-from operformer.evaluation.errors import Summary, summarise
+from operformer.evaluation.errors import Summary, evaluate, summarise
 from operformer.files import read_json, write_bytes
-from operformer.runs import read_run
+from operformer.operators import load
+from operformer.problems.problem import Draws
+from operformer.runs import Run, read_run
 from operformer.runs.experiment import parse
+from operformer.runs.steps import test_pairs
+from operformer.training.recipe import training_device
 from paper.catalogue import Recipe
 from paper.recipes import RECORDED, check_recipe
-from paper.record import VERSION, Measured, Record, record_from, record_of, record_values
+from paper.record import VERSION, Measured, Record, measured_of, record_from, record_of, record_values
 from paper.samples import pack_looks, rounded, unpack_looks
 from paper.studies import pictured_grids
 
+FRESH, FRESH_SEED = 500, 1_000_000  # how many fresh samples, and how far their seed is from that of all others
 DIGITS = 4
 CLOSE = 1e-3  # a summary is that of errors of four digits
 Archive = dict[Recipe, dict[str, list[Record]]]  # the seeds of a run under its name
 _SUMMARY = {"median", "mean", "worst"}
 
 
-def record_run(folder: Path, recipe: Recipe) -> Record:
-    """What is kept of a run that was trained to its end and evaluated, if it follows the recipe."""
+def record_run(folder: Path, recipe: Recipe, fresh: int = 0) -> Record:
+    """What is kept of a run that was trained to its end and evaluated, if it follows the recipe.
+
+    With errors on so many fresh samples, if any are asked for.
+    """
     run = read_run(folder)
     experiment, epochs = run.experiment, [line["epoch"] for line in run.metrics]
     if experiment.training.epochs not in epochs:
@@ -41,7 +49,18 @@ def record_run(folder: Path, recipe: Recipe) -> Record:
     if "started" not in run.made:
         raise DataError(f"{folder} does not say what it was trained with (made.json); train it again by a command")
     check_recipe(experiment, recipe)
-    return replace(record_of(run, pictured_grids(experiment.name)), recipe=recipe)
+    measured = on_fresh_samples(run, folder, fresh) if fresh else None
+    return replace(record_of(run, pictured_grids(experiment.name)), recipe=recipe, fresh=measured)
+
+
+def on_fresh_samples(run: Run, folder: Path, count: int) -> Measured:
+    """Errors on samples of another seed, on the training grid: the fixed tests were read while recipes were made."""
+    experiment = run.experiment
+    operator = load(folder / "operator").to(training_device(experiment.training))
+    grid = experiment.problem.grid(experiment.data.resolution)
+    drawn = replace(experiment, data=replace(experiment.data, seed=experiment.data.seed + FRESH_SEED, test=count))
+    (samples,) = test_pairs(drawn, [grid], operator.input_mean.device, Draws())
+    return measured_of(evaluate(operator, samples, "1x", outputs=run.outputs))
 
 
 def keep(record: Record, folder: Path, is_replaced: bool = False) -> Path:
@@ -147,7 +166,10 @@ def _measured(values: Mapping[str, Any]) -> dict[str, Any]:
     values = {"standardised_errors": [], "standardised": None, **values}  # which records of 0.1.0 do not have
     kept = {key: value for key, value in values.items() if key not in ("l2", "h1", "standardised")}
     listed = {key: tuple(kept[key]) for key in ("errors", "h1_errors", "standardised_errors")}
-    there = Measured(kept["label"], kept["points"], **listed)
+    there = Measured(
+        kept["label"], kept["points"], listed["errors"], listed["h1_errors"],
+        standardised_errors=listed["standardised_errors"],
+    )  # fmt: skip
     if not all(isinstance(e, int | float) and isfinite(e) and e >= 0 for errors in listed.values() for e in errors):
         raise ValueError(f"an error on the grid {there.label} is no number")
     for name, found in _summaries(there).items():

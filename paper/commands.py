@@ -56,6 +56,7 @@ def record(
     *,
     recipe: Literal["same-operator", "best"],
     out: Path = Path("results"),
+    fresh: Annotated[bool, Parameter(negative="")] = False,
     replace: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Keep what a trained and evaluated run at the paper's size gave, as results/RECIPE/NAME[-seed-K].json.
@@ -69,12 +70,14 @@ def record(
         free.
     out
         The folder of records.
+    fresh
+        Draw 500 samples of another seed, which nothing was chosen by, and keep the errors on them, too.
     replace
         Replace another run's record of the same name.
     """
-    from paper.archive import keep, record_run
+    from paper.archive import FRESH, keep, record_run
 
-    path = keep(record_run(run, recipe), out, replace)
+    path = keep(record_run(run, recipe, FRESH if fresh else 0), out, replace)
     console.print(f"recorded: {path}; next: python -m paper report {out}", soft_wrap=True)
 
 
@@ -108,7 +111,8 @@ def report(records: Path = Path("results"), *, out: Path | None = None) -> None:
     if not is_archive(records):
         raise UsageError(f"{records} holds no records; make one with: python -m paper record RUN")
     path = out or records.resolve().parent / "RESULTS.md"
-    from paper.results_page import resolution_table, summary_table, write_results_page
+    from paper.results_page import resolution_table, write_results_page
+    from paper.summary import summary_table
 
     archive = write_results_page(records, path)
     show(summary_table(archive))

@@ -177,7 +177,7 @@ def record_of(run: Run, pictured: Container[str]) -> Record:
         parameters=parameters,
         operations=operations_of(experiment),
         seconds=round(run.seconds, 3),
-        measured=tuple(_measured(e) for e in run.evaluations),
+        measured=tuple(measured_of(e) for e in run.evaluations),
         looks={e.label: (e.median_sample, e.worst_sample) for e in run.evaluations if e.label in pictured},
         rollout=run.rollout,
         made=run.made,
@@ -252,6 +252,7 @@ def _measured_from(values: Mapping[str, Any]) -> Measured:
     )
 
 
-def _measured(evaluation: Evaluation) -> Measured:
+def measured_of(evaluation: Evaluation) -> Measured:
+    """An evaluation without its pictures."""
     names = Measured.__dataclass_fields__.keys() & Evaluation.__dataclass_fields__.keys()
     return Measured(**{name: getattr(evaluation, name) for name in names})
