@@ -1,7 +1,7 @@
 """The command line: what each group of commands is for stands in `GROUPS`.
 
 Exit codes: 0 done, 1 a certificate that is not passed, 2 usage or configuration, 3 bad data or checkpoint, 4 numbers
-diverged, 5 resource, 130/143 signals.
+diverged, 5 resource, 130/141/143 signals (141: whoever read the output has gone).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from operformer.commands.runs import demo, evaluate, report, status, train
 from operformer.commands.sharing import card, export, models
 from operformer.commands.trust import calibrate, certify
 from operformer.errors import OperformerError, TerminatedError
+from operformer.terminal import leave_closed_pipe, open_standard_streams
+from operformer.text import plain
 
 STOPPED = "stopped; what was finished is kept, and the same command goes on from there"
 OUT_OF_MEMORY = "out of memory; use a smaller batch, resolution or operator, or fewer workers"
@@ -58,12 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command; an error is one line on standard error and the documented exit code."""
+    open_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
     signal.signal(signal.SIGTERM, _terminate)
     try:
         code = app(given, exit_on_error=False, print_error=False) or 0
+        sys.stdout.flush()
+    except BrokenPipeError:
+        leave_closed_pipe()
     except BaseException as error:
         if debug:
             traceback.print_exc()
@@ -71,7 +77,6 @@ def run(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
         if explained is None:
             raise
         code = _complain(*explained)
-    sys.stdout.flush()
     sys.exit(code)
 
 
@@ -109,7 +114,7 @@ def _remedy(error: CycloptsError) -> str:
 
 def _complain(message: str, code: int) -> int:
     if message:
-        print(f"operformer: {message}", file=sys.stderr)
+        print(f"operformer: {plain(message)}", file=sys.stderr)
     return code
 
 

@@ -3,6 +3,8 @@
 Every message is one line: what was expected, what came, what to do.
 """
 
+from operformer.text import plain
+
 
 class OperformerError(Exception):
     """An error the user can do something about."""
@@ -10,7 +12,7 @@ class OperformerError(Exception):
     exit_code: int = 1
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(plain(" ".join(message.split())))  # it may hold names from files
 
 
 class UsageError(OperformerError, ValueError):

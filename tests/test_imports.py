@@ -11,7 +11,7 @@ import operformer
 
 ROOT = Path(operformer.__file__).parent
 # What each room may import. Everyone may use SHARED; nothing in the package imports `paper`, its first client.
-SHARED = {"errors", "files", "settings"}
+SHARED = {"errors", "files", "settings", "terminal", "text"}
 EDGES = {
     "domain": set(),
     "kernels": set(),

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table as Grille
+
+from operformer.terminal import Terminal, cell
 
 if TYPE_CHECKING:
     from operformer.runs.report.tables import Table
 
 WIDEST = 1000  # columns; a terminal that has fewer breaks lines, which is better than cells that are cut
-console = Console(highlight=False, markup=False)
+console = Terminal()
 
 
 def show(table: Table) -> None:
@@ -20,8 +21,8 @@ def show(table: Table) -> None:
     # Two spaces between columns: those of an evaluation fit into 80.
     grille = Grille(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name, is_right in zip(table.header, table.is_right, strict=True):
-        grille.add_column(name, justify="right" if is_right else "left", no_wrap=True)
+        grille.add_column(cell(name), justify="right" if is_right else "left", no_wrap=True)
     for row in table.rows:
-        grille.add_row(*row)
+        grille.add_row(*map(cell, row))
     console.print(table.title, style="bold", soft_wrap=True)
-    Console(highlight=False, markup=False, width=WIDEST).print(grille, crop=False)
+    Terminal(width=WIDEST).print(grille, crop=False)

@@ -96,7 +96,7 @@ def import_(
     u: Names = (),
     z: Names = (),
     layout: str | None = None,
-    grid: Literal["nodes", "cells", "periodic"] | None = None,
+    grid: Literal["nodes", "cells", "periodic", "left"] | None = None,
     bounds: Numbers = (),
     steps: Annotated[tuple[int, int] | None, Parameter(negative="")] = None,
     lead: int | None = None,
@@ -247,7 +247,7 @@ def _cores() -> int:
 
 def _origin(origin: Mapping[str, Any]) -> list[str]:
     """Where a set comes from, in words; the file may be somebody else's, so nothing of it is printed as it is."""
-    from operformer.data.contents import shown
+    from operformer.text import shown
 
     law = origin.get("problem")
     if not isinstance(law, dict):
@@ -264,7 +264,7 @@ def _origin(origin: Mapping[str, Any]) -> list[str]:
 
 
 def _listed(values: Any) -> str:
-    from operformer.data.contents import shown
+    from operformer.text import shown
 
     items = values.items() if isinstance(values, dict) else ()
     return ", ".join(shown(f"{name}={value!r}", quoted=False) for name, value in items)

@@ -16,8 +16,9 @@ from operformer.errors import ResourceError, UsageError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from operformer.data.contents import UniformKind, WeightsName
+    from operformer.data.contents import WeightsName
     from operformer.domain import Grid
+    from operformer.domain.grid import UniformKind
     from operformer.operators import Operator
 
 
@@ -27,7 +28,7 @@ def predict(
     *,
     out: Path,
     resolution: Sizes = (),
-    grid: Literal["nodes", "cells", "periodic"] | None = None,
+    grid: Literal["nodes", "cells", "periodic", "left"] | None = None,
     bounds: Numbers = (),
     u: Names = (),
     layout: str | None = None,
@@ -110,6 +111,7 @@ def _trained_with(run: Path) -> tuple[UniformKind | None, WeightsName | None]:
 
     None is what is no longer known, such as that of a set that was moved.
     """
+    from operformer.domain.grid import UNIFORM_KINDS
     from operformer.errors import OperformerError
     from operformer.runs import read_experiment
 
@@ -120,4 +122,5 @@ def _trained_with(run: Path) -> tuple[UniformKind | None, WeightsName | None]:
         return None, None
     if grid.kind == "scattered":
         return None, "equal" if grid.has_equal_weights else "voronoi"
-    return (grid.kind if grid.kind in ("nodes", "cells", "periodic") else None), None
+    kinds: dict[str, UniformKind] = {kind: kind for kind in UNIFORM_KINDS}
+    return kinds.get(grid.kind), None

@@ -35,7 +35,7 @@ def models() -> None:
     show(model_table())
 
 
-def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic"] | None = None) -> None:
+def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic", "left"] | None = None) -> None:
     """Write a trained operator as one graph for uniform grids of any resolution: .pt2 (torch.export) or .onnx.
 
     Parameters

@@ -26,11 +26,11 @@ from operformer.data.contents import (
     Contents,
     Loaded,
     refusing_damage,
-    shown,
     why_not_numbers,
     why_too_large,
 )
 from operformer.errors import DataError
+from operformer.text import shown
 
 Header = tuple[tuple[int, ...], bool, np.dtype[Any]]  # of an .npy: shape, whether Fortran's order, type
 

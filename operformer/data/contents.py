@@ -12,11 +12,11 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from operformer.domain.grid import UniformKind
 from operformer.errors import DataError, OperformerError, ResourceError
+from operformer.text import shown
 
-UniformKind = Literal["nodes", "cells", "periodic"]
 WeightsName = Literal["voronoi", "equal"]  # of scattered points whose file has none
-KINDS: tuple[UniformKind, ...] = ("nodes", "cells", "periodic")
 PAIRS = (("u", "z"), ("x", "y"), ("input", "output"), ("inputs", "outputs"), ("a", "u"), ("coeff", "sol"))
 POINTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz")
 # What an array of inputs is not called: scattered points, their weights, outputs.
@@ -163,10 +163,3 @@ def refusing_damage(path: Path) -> Iterator[None]:
     except Exception as error:  # the parsers of numpy, h5py, zipfile and scipy raise nearly everything
         reason = shown(str(error) or type(error).__name__, 160, quoted=False)
         raise DataError(f"{path} is damaged or not what it claims to be: {reason}; restore it from a copy") from None
-
-
-def shown(text: str, length: int = 60, quoted: bool = True) -> str:
-    """A text from a file, safe to print: no control characters, not too long."""
-    short = text if len(text) <= length else text[: length - 3] + "..."
-    escaped = repr(short)
-    return escaped if quoted else escaped[1:-1]

@@ -11,11 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operformer.data.contents import KINDS, POINTS, Contents, UniformKind, WeightsName, shown, whole
+from operformer.data.contents import POINTS, Contents, WeightsName, whole
 from operformer.domain import Grid, voronoi_weights
 from operformer.domain.box import GivenBounds, checked_bounds
+from operformer.domain.grid import UniformKind
 from operformer.errors import DataError, UsageError
+from operformer.text import shown
 
+# The kinds that coordinates alone can tell apart, likeliest first.
+RECOGNISED: tuple[UniformKind, ...] = ("nodes", "cells", "periodic")
 # What the coordinates along an axis are called.
 NAMES = ("{}-coordinate", "{}_coordinate", "{}_coord", "grid/{}", "coords/{}", "coordinates/{}", "grid_{}", "{}_grid")
 
@@ -78,7 +82,7 @@ def grid_of_axes(
             raise DataError(f"{path} has values of {letter} that are not finite; give a Grid")
         if len(values) < 2:
             raise DataError(f"{path} has one point along {letter}; a function needs at least two")
-        allowed = kinds.get(letter, KINDS) if kind is None else (kind,)
+        allowed = kinds.get(letter, RECOGNISED) if kind is None else (kind,)
         ends = None if box is None else box[k]
         one = _recognise(values, allowed, ends)
         if one is None and (kind is not None or bounds is not None):
@@ -202,6 +206,7 @@ def _recognise(
         "nodes": (first, last),
         "cells": (first - step / 2, last + step / 2),
         "periodic": (first, last + step),
+        "left": (first, last + step),
     }
     if ends is not None:
         fitting = (kind for kind in allowed if np.allclose(options[kind], ends, rtol=0, atol=2 * slack))

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from operformer.data.array_files import open_mat, open_npy, open_npz
-from operformer.data.contents import Contents, UniformKind, WeightsName
+from operformer.data.contents import Contents, WeightsName
 from operformer.data.manifest import MANIFEST
 from operformer.data.options import Expected, Options
 from operformer.data.torch_files import is_torch, open_torch
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds, GivenBounds
+from operformer.domain.grid import UniformKind
 from operformer.errors import DataError, UsageError
 from operformer.files import write_bytes
 

@@ -18,7 +18,6 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from operformer.data.contents import shown
 from operformer.data.manifest import (
     MANIFEST,
     Fields,
@@ -41,6 +40,7 @@ from operformer.files import PARTIAL, held, refuse_links, remove, remove_abandon
 from operformer.problems import describe
 from operformer.problems.problem import Problem, check_draws
 from operformer.settings import construct
+from operformer.text import shown
 
 UNFINISHED = "unfinished.json"
 SHARD_BYTES = 64 * 2**20

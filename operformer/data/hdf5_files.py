@@ -32,14 +32,14 @@ import numpy as np
 from operformer.data.contents import (
     Array,
     Contents,
-    UniformKind,
     refusing_damage,
-    shown,
     whole,
     why_not_numbers,
     why_too_large,
 )
+from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
+from operformer.text import shown
 
 MOST_OBJECTS = 100_000
 MATLAB_NUMBERS = {

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from operformer.data.contents import UniformKind, WeightsName
+from operformer.data.contents import WeightsName
 from operformer.data.exchange import read_blocks
 from operformer.data.generation import begin, finish, pairs_per_shard, save_shard
 from operformer.data.manifest import Fields, GridRecord, Header
@@ -19,6 +19,7 @@ from operformer.data.options import Options
 from operformer.data.store import StoredPairs, open_pairs
 from operformer.domain import Grid, Samples
 from operformer.domain.box import GivenBounds
+from operformer.domain.grid import UniformKind
 from operformer.domain.samples import concatenate
 from operformer.errors import UsageError
 from operformer.files import held

@@ -11,7 +11,6 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from operformer.data.contents import shown
 from operformer.domain import Grid
 from operformer.domain.box import Bounds, checked_bounds
 from operformer.domain.grid import Kind
@@ -19,6 +18,7 @@ from operformer.errors import DataError, OperformerError, UsageError
 from operformer.files import read_bytes, write_bytes
 from operformer.problems.problem import Boundary
 from operformer.settings import construct
+from operformer.text import shown
 
 MANIFEST = "manifest.json"
 FORMAT = 1

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import get_args
 
-from operformer.data.contents import KINDS, Array, Contents, UniformKind, WeightsName, shown
+from operformer.data.contents import Array, Contents, WeightsName
 from operformer.data.coordinates import (
     find_axes,
     find_many_points,
@@ -31,7 +31,9 @@ from operformer.data.layout import (
 )
 from operformer.domain import Grid
 from operformer.domain.box import Bounds, GivenBounds, checked_bounds
+from operformer.domain.grid import UNIFORM_KINDS, UniformKind
 from operformer.errors import DataError, UsageError
+from operformer.text import shown
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ class Options:
     expected: Expected | None = None
 
     def __post_init__(self) -> None:
-        if not (self.grid is None or isinstance(self.grid, Grid) or self.grid in KINDS):
-            raise UsageError(f'grid must be "nodes", "cells", "periodic" or a Grid: got {self.grid!r}')
+        if not (self.grid is None or isinstance(self.grid, Grid) or self.grid in UNIFORM_KINDS):
+            raise UsageError(f'grid must be "nodes", "cells", "periodic", "left" or a Grid: got {self.grid!r}')
         if self.weights not in get_args(WeightsName):
             raise UsageError(f'weights must be "voronoi" or "equal": got {self.weights!r}; others are an array weights')
         if self.steps is not None and self.lead is not None:

@@ -24,6 +24,7 @@ from torch import Tensor
 from operformer.data.manifest import MANIFEST, GridRecord, Manifest, ShardRecord
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds
+from operformer.domain.grid import UNIFORM_KINDS
 from operformer.domain.interpolation import nested_grids
 from operformer.errors import DataError, UsageError
 from operformer.problems.problem import Problem
@@ -237,9 +238,9 @@ def _positions(index: Tensor, count: int) -> list[int]:
 
 def _grid(shelf: _Shelf, record: GridRecord) -> Grid:
     """The grid of a set: uniform ones from their record, others from the first shard."""
-    path = shelf.folder / (MANIFEST if record.kind in ("nodes", "cells", "periodic") else shelf.manifest.shards[0].name)
+    path = shelf.folder / (MANIFEST if record.kind in UNIFORM_KINDS else shelf.manifest.shards[0].name)
     try:
-        if record.kind in ("nodes", "cells", "periodic"):
+        if record.kind in UNIFORM_KINDS:
             return Grid.uniform(record.shape, bounds=record.bounds, kind=record.kind)
         coordinates = shelf.shard(0).coordinates()
         if record.kind == "scattered":

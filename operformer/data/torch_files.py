@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from operformer.data.contents import LARGEST_RATIO, Array, Contents, Loaded, refusing_damage, shown
+from operformer.data.contents import LARGEST_RATIO, Array, Contents, Loaded, refusing_damage
 from operformer.errors import DataError
+from operformer.text import shown
 
 LONGEST_PICKLE = 2**20  # some thousand tensors
 _STORAGES = {

@@ -14,10 +14,11 @@ from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from operformer.errors import ResourceError, TerminatedError
+from operformer.terminal import Terminal
+from operformer.text import plain
 
 SECONDS_BETWEEN_LINES = 10.0
 Report = Callable[[Any], None]  # anything that can be sent between processes
@@ -103,9 +104,9 @@ def _carry_out(task: Task) -> None:
 class GenerationDisplay:
     """Pairs done, pairs per second and time left: a bar in a terminal, a line now and then elsewhere."""
 
-    def __init__(self, title: str, total: int, console: Console | None = None) -> None:
-        self._console = console or Console()
-        self._title, self._total = title, total
+    def __init__(self, title: str, total: int, console: Terminal | None = None) -> None:
+        self._console = console or Terminal()
+        self._title, self._total = plain(title), total
         self._done, self._found = 0, 0
         self._started = self._said = time.monotonic()
         self._bar = Progress(
@@ -117,7 +118,7 @@ class GenerationDisplay:
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self._bar.add_task(title, total=total, rate="")
+        self._task = self._bar.add_task(self._title, total=total, rate="")
 
     def __enter__(self) -> GenerationDisplay:
         self._bar.start()
@@ -146,4 +147,4 @@ class GenerationDisplay:
             minutes, seconds = divmod(round((time.monotonic() - self._started) / max(self._done, 1) * left), 60)
             remaining = f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d} left"
             line = f"{self._title}  {self._found + self._done}/{self._total}  {rate}  {remaining}"
-            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+            self._console.print(line, soft_wrap=True)

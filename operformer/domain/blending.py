@@ -121,7 +121,7 @@ class Cover:
             raise UsageError(f"axis {k} has {n} points for {count} patches; use at most {n} patches or a finer grid")
         lower, upper = grid.bounds[k]
         t, inverse = count * (points - lower) / (upper - lower), None
-        if grid.kind not in ("nodes", "cells", "periodic"):
+        if not grid.is_uniform:
             t, order = torch.sort(t)
             inverse = torch.argsort(order)
         is_even = self.overlap.continuation == "even"

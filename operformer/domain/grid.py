@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from operator import index
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -20,8 +20,9 @@ from operformer.domain.box import Bounds, GivenBounds, as_points, checked_bounds
 from operformer.domain.quadrature import trapezoidal_weights
 from operformer.errors import UsageError
 
-UniformKind = Literal["nodes", "cells", "periodic"]
-Kind = Literal["nodes", "cells", "periodic", "rectilinear", "scattered", "ragged"]
+UniformKind = Literal["nodes", "cells", "periodic", "left"]
+Kind = Literal["nodes", "cells", "periodic", "left", "rectilinear", "scattered", "ragged"]
+UNIFORM_KINDS: tuple[UniformKind, ...] = get_args(UniformKind)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +37,7 @@ class Grid:
         points: (*shape, d) in float64; ragged (batch, N, d).
         weights: (*shape) in float64; ragged (batch, 1, N), the same for all channels.
         bounds: the box D, (lower, upper) for each axis.
-        kind: "nodes", "cells", "periodic", "rectilinear", "scattered" or "ragged".
+        kind: "nodes", "cells", "periodic", "left", "rectilinear", "scattered" or "ragged".
         axes: the coordinates along each axis of a tensor product, None for scattered points.
         axis_weights: the weights along each axis of a tensor product.
         has_equal_weights: whether all weights are the same; known without looking at them.
@@ -68,13 +69,14 @@ class Grid:
         Args:
             shape: points along each axis, such as (64, 64); one number is one axis.
             bounds: (lower, upper) for each axis; None is the unit cube.
-            kind: "nodes" hold both ends, with trapezoidal weights; "cells" are midpoints; "periodic" leaves out the
-                upper end, which is the lower one of the next period.
+            kind: "nodes" hold both ends, with trapezoidal weights. "cells" are midpoints. "periodic" leaves out the
+                upper end, which is the lower one of the next period. "left" leaves it out of a function without a
+                period. Its last point then also stands for the rest of D, so the rule stays of second order.
         """
         sizes = _checked_sizes(shape)
         box = checked_bounds(bounds, len(sizes))
-        if kind not in ("nodes", "cells", "periodic"):
-            raise UsageError(f'kind must be "nodes", "cells" or "periodic": got {kind!r}')
+        if kind not in UNIFORM_KINDS:
+            raise UsageError(f'kind must be "nodes", "cells", "periodic" or "left": got {kind!r}')
         axes, axis_weights = [], []
         for n, (lower, upper) in zip(sizes, box, strict=True):
             if kind == "nodes":
@@ -84,8 +86,11 @@ class Grid:
                 offset = 0.5 if kind == "cells" else 0.0
                 axis = lower + (upper - lower) * (torch.arange(n, dtype=torch.float64) + offset) / n
                 axis_weights.append(torch.full((n,), (upper - lower) / n, dtype=torch.float64))
+            if kind == "left":  # trapezoidal weights, and the last point stands for what lies beyond it
+                axis_weights[-1][0] *= 0.5
+                axis_weights[-1][-1] *= 1.5
             axes.append(axis)
-        return _tensor_product(axes, axis_weights, box, kind, has_equal_weights=kind != "nodes")
+        return _tensor_product(axes, axis_weights, box, kind, has_equal_weights=kind in ("cells", "periodic"))
 
     @staticmethod
     def rectilinear(*axes: Tensor | Sequence[float], bounds: GivenBounds | None = None) -> Grid:
@@ -205,6 +210,11 @@ class Grid:
         return self.shape if self.axes is not None else (round(self.shape[0] ** (1 / self.dim)),) * self.dim
 
     @property
+    def is_uniform(self) -> bool:
+        """Whether the points are equispaced, as those of `Grid.uniform`."""
+        return self.kind in UNIFORM_KINDS
+
+    @property
     def volume(self) -> float:
         """|D|, the volume of the box."""
         return prod(upper - lower for lower, upper in self.bounds)
@@ -255,9 +265,11 @@ def symbolic_grid(shape: Sequence[int], bounds: Bounds, kind: UniformKind) -> Gr
         i = torch.arange(n, dtype=torch.float64)
         spacing = (upper - lower) / (n - 1 if kind == "nodes" else n)
         axes.append(lower + (i + (0.5 if kind == "cells" else 0.0)) * spacing)
-        is_end = (i == 0) | (i == n - 1) if kind == "nodes" else torch.zeros_like(i, dtype=torch.bool)
-        axis_weights.append(torch.where(is_end, 0.5, 1.0).double() * spacing)
-    return _tensor_product(axes, axis_weights, bounds, kind, has_equal_weights=kind != "nodes")
+        share = torch.ones_like(i)
+        if kind in ("nodes", "left"):
+            share = torch.where(i == 0, 0.5, torch.where(i == n - 1, 0.5 if kind == "nodes" else 1.5, share))
+        axis_weights.append(share * spacing)
+    return _tensor_product(axes, axis_weights, bounds, kind, has_equal_weights=kind in ("cells", "periodic"))
 
 
 def check_weights(weights: Tensor) -> None:

@@ -113,14 +113,14 @@ def _check_same_domain(grid: Grid, query: Grid) -> None:
 def nested_grids(grid: Grid, divisors: tuple[int, ...] = (2, 3, 4)) -> dict[int, Grid]:
     """The uniform grids of the same kind and domain that hold every k-th point of a grid, by k.
 
-    Nodes and periodic grids are divided by the divisors of their number of intervals. Cells are divided by odd numbers
-    only: the midpoint of two or four cells is not the midpoint of one.
+    Nodes, periodic grids and left ends are divided by the divisors of their number of intervals. Cells are divided by
+    odd numbers only: the midpoint of two or four cells is not the midpoint of one.
     """
     found = {}
     for k in divisors:
         intervals = [n - 1 if grid.kind == "nodes" else n for n in grid.shape]
         sizes = [n // k + (grid.kind == "nodes") for n in intervals]
-        is_nested = grid.kind in ("nodes", "periodic") or (grid.kind == "cells" and k % 2 == 1)
+        is_nested = grid.kind in ("nodes", "periodic", "left") or (grid.kind == "cells" and k % 2 == 1)
         if is_nested and not any(n % k for n in intervals) and min(sizes) >= LEAST:
             kind: Any = grid.kind
             found[k] = Grid.uniform(sizes, grid.bounds, kind).to(grid.points.device)

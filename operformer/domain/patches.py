@@ -152,7 +152,7 @@ def axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
         return AxisPatches(members, local[None], weights, (m,) * count, places, is_even=True)
     lower, upper = grid.bounds[k]
     position = count * (axis - lower) / (upper - lower)
-    if grid.kind in ("nodes", "cells", "periodic"):
+    if grid.is_uniform:
         return _padded(position, [_ends(grid.kind, n, p, count) for p in range(count)], k)
     position, index = torch.sort(position)
     made = _padded(position, _searched_ends(position, count), k)

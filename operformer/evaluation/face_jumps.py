@@ -95,7 +95,7 @@ class JumpMean:
 
 def _crossing_edges(grid: Grid, n_patches: tuple[int, ...]) -> dict[int, Tensor]:
     """For each axis with edges of both sorts: which of them cross a face (edges,)."""
-    if grid.kind not in ("nodes", "cells", "periodic"):
+    if not grid.is_uniform:
         return {}
     if any(count >= n for count, n in zip(n_patches, grid.shape, strict=False)):
         return {}  # no patch holds two points

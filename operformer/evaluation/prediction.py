@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from operformer.domain import Grid, Samples
-from operformer.domain.grid import UniformKind
 from operformer.domain.interpolation import interpolate
 from operformer.domain.samples import pad
 from operformer.errors import DataError, DivergedError, UsageError
@@ -70,7 +69,7 @@ def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:
     sizes = sizes * grid.dim if len(sizes) == 1 else sizes
     if len(sizes) != grid.dim:
         raise UsageError(f"resolution must be one number, or one for each of {grid.dim} axes: got {len(sizes)}")
-    kind: Any = grid.kind if grid.kind in get_args(UniformKind) else "nodes"
+    kind: Any = grid.kind if grid.is_uniform else "nodes"
     return Grid.uniform(sizes, grid.bounds, kind)
 
 

@@ -108,7 +108,7 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
         if key != "name" and not isinstance(value, Mapping):
             raise UsageError(f"{key} must be a table of settings: got {value!r}")
     name = mapping.get("name", "experiment")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.isprintable():
         raise UsageError(f"name must be a plain name for a folder, such as lorenz-y: got {name!r}")
     experiment = Experiment(
         name=name,

@@ -16,11 +16,11 @@ import numpy as np
 from torch import Tensor
 
 from operformer.data.array_files import open_npz
-from operformer.data.contents import shown
 from operformer.domain import Samples
 from operformer.errors import DataError
 from operformer.evaluation.pictures import cut
 from operformer.files import check_file, write_bytes
+from operformer.text import shown
 
 SAMPLES = 6
 MOST = {1: 2048, 2: 128}  # points along an axis, by the number of axes of the picture

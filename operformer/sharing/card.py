@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from operformer import __version__
-from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
 from operformer.operators.pretrained import SHIPPED
 from operformer.runs import Run
 from operformer.runs.experiment import NAMED, find_experiment
 from operformer.runs.report.tables import Table, error_table, grid_name, percent, settings_table, spoken_operator
+from operformer.text import markdown
 
 PAPER = """@article{calvello2025continuum,
   title = {Continuum Attention for Neural Operators},
@@ -37,12 +37,12 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str =
     return "\n".join(
         [
             "---",
-            *(f"{key}: {json.dumps(value)}" for key, value in _front_matter(run, licence).items()),
+            *(f"{key}: {_quoted(value)}" for key, value in _front_matter(run, licence).items()),
             "---",
             "",
-            f"# {experiment.name}",
+            f"# {markdown(experiment.name)}",
             "",
-            f"A neural operator ({operator}, {run.parameters:,} parameters) for {_maps(run)}. Made "
+            f"A neural operator ({operator}, {run.parameters:,} parameters) for {markdown(_maps(run))}. Made "
             f"with operformer {__version__}; physical units in and out, on grids it was not trained on.",
             "",
             "```python",
@@ -58,7 +58,7 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str =
             "## Training",
             "",
             f"{_pairs(run)}, {len(run.metrics)} of {training.epochs} epochs in "
-            f"{run.seconds:.0f} s{_where(run)}, validated on {data.validation}.{_scale(run)}",
+            f"{run.seconds:.0f} s{markdown(_where(run))}, validated on {data.validation}.{_scale(run)}",
             "",
             settings_table([run]).markdown(),
             "",
@@ -108,6 +108,11 @@ def model_table(models: Path = SHIPPED) -> Table:
         size = sum(file.stat().st_size for file in path.parent.iterdir())
         rows.append((path.parent.name, *what, *errors, f"{size / 1e6:.2f} MB"))
     return Table('Models: operformer.load("NAME")', header, tuple(rows))
+
+
+def _quoted(value: Any) -> str:
+    """A value as JSON, in which nothing is a tag."""
+    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _where(run: Run) -> str:
@@ -164,11 +169,11 @@ def _loading(run: Run, name: str, loader: str) -> list[str]:
     """Lines that load and apply the operator, to u (batch, channels, *shape)."""
     grid = run.experiment.problem.grid(run.experiment.data.resolution)
     where = "grid)  # such as Grid.rectilinear(x, y) or Grid.scattered(points): where the values of u lie"
-    if grid.kind in get_args(UniformKind):
+    if grid.is_uniform:
         where = f'Grid.uniform(u.shape[2:], {list(grid.bounds)}, kind="{grid.kind}"))'
     return [
         f"from operformer import Grid, {loader}",
         "",
-        f"operator = {loader}({json.dumps(name)})",
+        f"operator = {loader}({_quoted(name)})",
         f"z = operator(u, {where}",
     ]

@@ -103,6 +103,8 @@ def _refuse(operator: Operator, kind: UniformKind) -> None:
         raise UsageError("sources are chosen by looking at the points, which a graph cannot; set operator.sources=None")
     if getattr(operator, "initial_channels", 0) and kind == "cells":
         raise UsageError("the initial condition needs a point at the start of D, and cells have none; use nodes")
+    if kind == "left" and max(inside.partition) > 1:
+        raise UsageError("patches of left ends differ in size, which a graph for all sizes cannot hold; use cells")
     if isinstance(inside, PatchedOperator) and isinstance(inside.spectrum.basis, Legendre):
         raise UsageError("the modes of a Legendre basis depend on the number of points by a root; it is not exported")
 

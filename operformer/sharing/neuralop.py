@@ -7,39 +7,41 @@ grid). Nothing here imports it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
-from operformer.domain.grid import UniformKind
+from operformer.domain.grid import UNIFORM_KINDS, UniformKind
 from operformer.errors import UsageError
 from operformer.operators.operator import Operator
 
 
-def as_neuralop(operator: Operator, kind: UniformKind = "nodes") -> AsNeuralop:
+def as_neuralop(operator: Operator, kind: UniformKind | Grid = "nodes") -> AsNeuralop:
     """The operator as a model of neuraloperator, for its Trainer, losses and data processors.
 
-    ``kind`` says where the values of its tensors lie, which they do not: nodes, as in `operator(u)`, cells or periodic.
+    ``kind`` says where the values of its tensors lie, which they do not: "nodes", as in `operator(u)`, "cells",
+    "periodic" or "left". A `Grid` says it exactly, for tensors of its shape alone.
     The weights are the operator's own: once trained, it is saved and used as ever. Where a data processor normalises,
     call `carry_normalizers` after the training.
     """
-    if kind not in get_args(UniformKind):
-        raise UsageError(f"kind must be one of {', '.join(get_args(UniformKind))}: got {kind!r}")
+    if not isinstance(kind, Grid) and kind not in UNIFORM_KINDS:
+        raise UsageError(f"kind must be a Grid or one of {', '.join(UNIFORM_KINDS)}: got {kind!r}")
     return AsNeuralop(operator, kind)
 
 
 class AsNeuralop(nn.Module):
-    """z = model(x), x (batch, in_channels, *shape) on a uniform grid of the operator's domain."""
+    """z = model(x), x (batch, in_channels, *shape) on a uniform grid of the operator's domain, or on one grid."""
 
-    def __init__(self, operator: Operator, kind: UniformKind) -> None:
+    def __init__(self, operator: Operator, kind: UniformKind | Grid) -> None:
         super().__init__()
         self.operator, self.kind = operator, kind
 
     def forward(self, x: Tensor, **rest: Any) -> Tensor:
         """The operator's output; the rest of a batch, such as y, is for the loss."""
-        grid = Grid.uniform(tuple(x.shape[2:]), self.operator.bounds, self.kind)
+        kind = self.kind
+        grid = kind if isinstance(kind, Grid) else Grid.uniform(tuple(x.shape[2:]), self.operator.bounds, kind)
         return self.operator(x, grid.to(x.device))
 
     def save_checkpoint(self, save_folder: str | Path, save_name: str) -> None:
@@ -96,6 +98,6 @@ class UniformOnly(nn.Module):
 
     def forward(self, u: Tensor, grid: Grid) -> Tensor:
         """f(u), if the grid is uniform."""
-        if grid.kind not in get_args(UniformKind):
+        if not grid.is_uniform:
             raise UsageError(f"{type(self.module).__name__} knows uniform grids only: got {grid}")
         return self.module(u)

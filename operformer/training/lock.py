@@ -51,7 +51,7 @@ def holder(folder: Path) -> str | None:
     """The process that trains in the folder, as "process 7 on host"; None if there is none."""
     try:
         descriptor = Place(folder, None).open(NAME, os.O_RDWR)
-    except OSError:
+    except (OSError, ValueError):  # no folder can have this name
         return None
     try:
         return None if lock_descriptor(descriptor, blocking=False) else _name(descriptor)

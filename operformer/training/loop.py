@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
 from torch import Tensor
 
 from operformer.domain import Pairs, Samples
@@ -27,6 +26,7 @@ from operformer.files import GoneError, sweep
 from operformer.operators import Operator, load
 from operformer.problems import Symmetry
 from operformer.problems.symmetry import check_symmetry
+from operformer.terminal import Terminal
 from operformer.training.batches import Augmentation, Plan, batch_sizes, levels_of, resident, sent, shares, streamed
 from operformer.training.checkpoint import (
     Progress,
@@ -174,7 +174,7 @@ def _carry_out(job: _Job, progress: Progress, signals: StopSignals, title: str) 
     if progress.epoch >= job.settings.epochs:
         return
     is_first = job.ranks.rank == 0
-    console = None if is_first else Console(quiet=True)
+    console = None if is_first else Terminal(quiet=True)
     watch = Watch(job.folder if is_first else None, title, job.settings, job.plan.count)
     board = Board(job.folder, progress.epoch) if is_first else None
     display = TrainingDisplay(title, job.settings.epochs, job.plan.count, progress.epoch, console)

@@ -13,12 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, read_json, write_bytes, write_json
+from operformer.terminal import Terminal
+from operformer.text import plain
 from operformer.training.checkpoint import Progress
 from operformer.training.lock import holder
 from operformer.training.recipe import Training
@@ -203,10 +204,10 @@ class TrainingDisplay:
     """Epoch, loss, error, samples per second and time left, on the console; ``samples`` are those of an epoch."""
 
     def __init__(
-        self, title: str, epochs: int, samples: int, first_epoch: int = 0, console: Console | None = None
+        self, title: str, epochs: int, samples: int, first_epoch: int = 0, console: Terminal | None = None
     ) -> None:
-        self._console = console or Console()
-        self._title, self._epochs = title, epochs
+        self._console = console or Terminal()
+        self._title, self._epochs = plain(title), epochs
         self._seen, self._started = 0, time.monotonic()
         self._bar = Bar(
             TextColumn("{task.description}", markup=False),
@@ -218,7 +219,7 @@ class TrainingDisplay:
             disable=not self._console.is_terminal,
         )
         self._task = self._bar.add_task(
-            title, total=epochs * samples, completed=first_epoch * samples, epoch=first_epoch, figures=""
+            self._title, total=epochs * samples, completed=first_epoch * samples, epoch=first_epoch, figures=""
         )
         self._figures = ""
 
@@ -242,7 +243,7 @@ class TrainingDisplay:
         self._bar.update(self._task, epoch=done, figures=f"{self._figures}  {self._rate():.0f} samples/s")
         if not self._console.is_terminal:
             line = f"{self._title}  epoch {done}/{self._epochs}  {self._figures}  {self._rate():.0f} samples/s"
-            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+            self._console.print(line, soft_wrap=True)
 
     def _rate(self) -> float:
         return self._seen / max(time.monotonic() - self._started, 1e-9)

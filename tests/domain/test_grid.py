@@ -32,6 +32,17 @@ def test_periodic_leaves_out_the_upper_end():
     torch.testing.assert_close(grid.weights, numbers(2, 2, 2, 2, 2))
 
 
+def test_left_ends_leave_the_rest_to_the_last_point():
+    grid = Grid.uniform((5, 2), bounds=[(0, 10), (1, 2)], kind="left")
+    torch.testing.assert_close(grid.axes[0], numbers(0, 2, 4, 6, 8))
+    torch.testing.assert_close(grid.weights[:, 1] / 0.75, numbers(1, 2, 2, 2, 3))
+    same = Grid.rectilinear(*grid.axes, bounds=grid.bounds)
+    torch.testing.assert_close(grid.weights, same.weights)
+    assert grid.is_uniform
+    assert not same.is_uniform
+    assert not grid.has_equal_weights
+
+
 def test_nodes_in_two_dimensions_are_a_tensor_product():
     grid = Grid.uniform((2, 3), bounds=[(0, 2), (-1, 1)])
     expected = [[[0, -1], [0, 0], [0, 1]], [[2, -1], [2, 0], [2, 1]]]
@@ -78,7 +89,7 @@ BOX = ((-1.0, 2.0), (0.5, 1.0), (3.0, 10.0))
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "rectilinear", "scattered"])
+@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "left", "rectilinear", "scattered"])
 def test_weights_sum_to_the_volume(kind, dim):
     box, sizes = BOX[:dim], (5, 7, 3)[:dim]
     if kind == "rectilinear":

@@ -50,7 +50,7 @@ def test_functions_that_are_linear_between_points_are_read_exactly(kind, dim):
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "rectilinear", "scattered"])
+@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "left", "rectilinear", "scattered"])
 def test_a_function_read_on_its_own_points_is_itself(kind, dim):
     grid = make_grid(kind, dim)
     u = torch.randn(3, 2, *grid.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -84,7 +84,7 @@ def test_scattered_points_may_coincide(dim):
     torch.testing.assert_close(interpolate(linear(grid.points), grid, query), linear(query.points))
 
 
-@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "scattered"])
+@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "left", "scattered"])
 def test_smooth_functions_converge_with_order_two(kind):
     generator = torch.Generator().manual_seed(3)
     query = Grid.scattered(torch.rand(997, 2, generator=generator, dtype=torch.float64))
@@ -94,7 +94,7 @@ def test_smooth_functions_converge_with_order_two(kind):
 
     sizes, errors, uniform = (16, 32, 64, 128), [], kind if kind != "scattered" else "nodes"
     for n in sizes:
-        grid = Grid.uniform((n, n) if kind in ("cells", "periodic") else (n + 1, n + 1), kind=uniform)
+        grid = Grid.uniform((n, n) if kind in ("cells", "periodic", "left") else (n + 1, n + 1), kind=uniform)
         if kind == "scattered":
             jitter = torch.rand(n + 1, n + 1, 2, generator=generator, dtype=torch.float64) - 0.5
             jitter[[0, -1]] = jitter[:, [0, -1]] = 0
@@ -103,7 +103,7 @@ def test_smooth_functions_converge_with_order_two(kind):
         errors.append(float(difference.square().mean().sqrt()))
     order = -np.polyfit(np.log(sizes), np.log(errors), 1)[0]
     print(f"interpolation, {kind}: order {order:.3f}")
-    assert 1.9 < order < 2.1
+    assert 1.9 < order < (2.2 if kind == "left" else 2.1)  # it extrapolates on 1 / n of D: an error that falls faster
 
 
 LINE = Grid.scattered([[0.1, 0.1], [0.5, 0.5], [0.7, 0.7], [0.9, 0.9]])
@@ -138,6 +138,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(grid, shape, query, message)
         (12, "nodes", []),  # 11
         ((9, 13), "nodes", [2]),  # 8 and 12; three points are too few
         (12, "periodic", [2, 3]),
+        (16, "left", [2, 4]),
         ((8, 18), "periodic", [2]),
         (36, "cells", [3]),
         (16, "cells", []),
@@ -147,7 +148,7 @@ def test_which_grids_are_nested(shape, kind, divisors):
     assert list(nested_grids(Grid.uniform(shape, kind=kind))) == divisors
 
 
-@pytest.mark.parametrize("kind", ["nodes", "periodic", "cells"])
+@pytest.mark.parametrize("kind", ["nodes", "periodic", "left", "cells"])
 def test_restriction_is_the_function_on_the_coarser_grid(kind):
     fine = Grid.uniform((25, 13) if kind == "nodes" else (24, 12), [(-1.0, 2.0), (0.0, 0.7)], kind)
     found = nested_grids(fine)

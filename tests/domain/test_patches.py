@@ -190,7 +190,7 @@ def test_what_cannot_be_partitioned_is_refused_in_one_line(grid, counts, message
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic"])
+@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "left"])
 def test_where_patches_of_uniform_points_begin_and_end(kind):
     """By whole numbers as by a search among the coordinates."""
     for n, count in [pair for pair in product(range(2, 40), range(1, 10)) if pair[1] <= pair[0]]:

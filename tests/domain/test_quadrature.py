@@ -135,7 +135,7 @@ def test_inner_product_by_hand():
     torch.testing.assert_close(l2_norm(u, grid)[1], torch.tensor(math.sqrt(0.5 + 1.5 * 4), dtype=torch.float64))
 
 
-@pytest.mark.parametrize("kind", ["nodes", "cells", "stretched"])
+@pytest.mark.parametrize("kind", ["nodes", "cells", "left", "stretched"])
 def test_norms_converge_with_order_two(kind):
     # On [0, 1]: <e^x, x> = 1;  ||(e^x, x)||^2 = (e^2 - 1)/2 + 1/3;  its gradient (e^x, 1) has (e^2 - 1)/2 + 1.
     exact = {
@@ -166,13 +166,13 @@ def test_periodic_norms_are_exact_in_l2_and_of_order_two_in_h1():
     assert_second_order(LEVELS, errors, "H1, periodic")
 
 
-@pytest.mark.parametrize("kind", ["nodes", "cells"])
+@pytest.mark.parametrize("kind", ["nodes", "cells", "left"])
 def test_norms_of_a_function_of_two_variables(kind):
     # u = e^x sin y on [0, 1] x [0, 2]: u^2 = e^2x sin^2 y and u^2 + |grad u|^2 = e^2x (1 + sin^2 y).
     along_x, sine = (math.e**2 - 1) / 2, 1 - math.sin(4) / 4
     l2_errors, h1_errors, sizes = [], [], (13, 25, 49, 97)
     for n in sizes:
-        shape = (n, 2 * n) if kind == "cells" else (n + 1, 2 * n + 1)
+        shape = (n, 2 * n) if kind != "nodes" else (n + 1, 2 * n + 1)
         grid = Grid.uniform(shape, bounds=[(0, 1), (0, 2)], kind=kind)
         x, y = grid.points.unbind(-1)
         u = (x.exp() * y.sin()).unsqueeze(0)
@@ -182,7 +182,9 @@ def test_norms_of_a_function_of_two_variables(kind):
     assert_second_order(sizes, h1_errors, f"H1, {kind}, 2-d")
 
 
-@pytest.mark.parametrize(("kind", "shape"), [("nodes", (5, 9)), ("cells", (4, 8)), ("periodic", (4, 8))])
+@pytest.mark.parametrize(
+    ("kind", "shape"), [("nodes", (5, 9)), ("cells", (4, 8)), ("periodic", (4, 8)), ("left", (4, 8))]
+)
 def test_h1_sees_a_checkerboard(kind, shape):
     grid = Grid.uniform(shape, bounds=[(0, 1), (0, 2)], kind=kind)
     i, j = torch.meshgrid(torch.arange(shape[0]), torch.arange(shape[1]), indexing="ij")

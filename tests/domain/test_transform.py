@@ -215,7 +215,7 @@ def some_functions(k, x, size):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
 @pytest.mark.parametrize("d", [1, 2, 3])
-@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "rectilinear", "scattered"])
+@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "left", "rectilinear", "scattered"])
 def test_expand_is_the_sum_over_all_products(kind, d, dtype):
     if kind == "scattered":
         grid = Grid.scattered(torch.rand(13, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64))

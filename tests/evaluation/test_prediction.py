@@ -39,7 +39,7 @@ def values(*shape, seed=0):
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic"])
+@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "left"])
 def test_on_its_own_grid_it_is_the_operator(dim, kind, monkeypatch):
     u, grid = values(5, 2, *SHAPES[dim]), Grid.uniform(SHAPES[dim], BOXES[dim], kind)
     operator = tno(dim)

@@ -90,7 +90,7 @@ def test_an_axis_in_any_order_and_without_its_kind_is_the_same():
 # The same function on finer grids
 
 
-@pytest.mark.parametrize("kind", ["cells", "nodes", "periodic"])
+@pytest.mark.parametrize("kind", ["cells", "nodes", "periodic", "left"])
 @pytest.mark.parametrize("basis", ["fourier", "extended-fourier", "cosine", "legendre"])
 def test_order_two(kind, basis):
     operator = randomised(FANO((3,), 3, 1, 1, **SMALL, basis=basis, overlap=0.2), 3)

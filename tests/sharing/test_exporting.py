@@ -41,7 +41,7 @@ def run_onnx(path):
     return lambda u: torch.from_numpy(session.run(["z"], {"u": u.numpy()})[0])
 
 
-@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic"])
+@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "left"])
 def test_a_symbolic_grid_is_the_uniform_one(kind):
     ours, grid = symbolic_grid((5, 11), BOX, kind), Grid.uniform((5, 11), BOX, kind)
     torch.testing.assert_close(ours.points, grid.points, atol=1e-14, rtol=0)
@@ -121,6 +121,7 @@ def test_the_operator_is_left_as_it_was(tmp_path):
         (lambda: TNO(1, **SMALL), "a.pt2", "rectilinear", "nodes, cells, periodic"),
         (lambda: TNO(1, **SMALL, sources=9), "a.pt2", "nodes", "operator.sources=None"),
         (lambda: TNO(1, **SMALL, initial_channels=1), "a.onnx", "cells", "cells have none"),
+        (lambda: FANO((3,), 3, **SMALL), "a.pt2", "left", "patches of left ends differ in size"),
         (lambda: ViTNO((2,), 3, **SMALL, basis="legendre"), "a.pt2", "cells", "Legendre"),
         (lambda: AFNO((8, 8), 2, 1, 8), "a.pt2", "cells", "got AFNO"),
     ],

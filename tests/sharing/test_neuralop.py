@@ -130,3 +130,13 @@ def test_its_own_model_runs_in_our_evaluation(samples):
     torch.testing.assert_close(torch.tensor(found.errors), expected, atol=1e-5, rtol=1e-5)
     assert found.h1 is not None
     assert found.jumps is None
+
+
+def test_tensors_may_lie_on_any_grid():
+    torch.manual_seed(2)
+    operator, u = TNO(1, **SMALL), torch.randn(2, 1, 5)
+    graded = Grid.rectilinear([0, 0.1, 0.3, 0.6, 1])
+    assert torch.equal(as_neuralop(operator, graded)(u), operator(u, graded))
+    assert torch.equal(as_neuralop(operator, "left")(u), operator(u, Grid.uniform(5, kind="left")))
+    with pytest.raises(UsageError, match="kind must be a Grid or one of nodes, cells, periodic, left"):
+        as_neuralop(operator, "rectilinear")

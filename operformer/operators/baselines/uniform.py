@@ -18,7 +18,7 @@ class UniformOperator(Operator):
 
     def takes(self, grid: Grid) -> bool:
         """Whether the points are equispaced."""
-        return grid.kind in ("nodes", "cells", "periodic")
+        return grid.is_uniform
 
     def nearest(self, grid: Grid) -> Grid:
         """Cells, about as many along each axis as the grid has points."""
@@ -28,7 +28,7 @@ class UniformOperator(Operator):
 def check_uniform(name: str, grid: Grid, query: Grid | None) -> None:
     """Refuse points that are not equispaced, and output elsewhere than on them."""
     refuse_query(query, name)
-    if grid.kind not in ("nodes", "cells", "periodic"):
+    if not grid.is_uniform:
         raise UsageError(f"{name} takes uniform grids only, its FFT knows no others: got {grid}; use a TNO or a FANO")
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from operformer.domain import Grid, Samples
 from operformer.files import write_bytes
 from operformer.runs.report.figures import STYLE
+from operformer.text import drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +85,7 @@ def thumbnails(samples: Samples, names: Sequence[str] = ()) -> Figure:
     """The pairs side by side."""
     plain = [f"{name}[{k}]" for name, channels in zip("uz", samples.channels, strict=True) for k in range(channels)]
     channels = (*samples.u.unbind(1), *samples.z.unbind(1))
-    rows = list(zip(names or plain, channels, strict=True))
+    rows = list(zip(map(drawn, names or plain), channels, strict=True))
     figure = Figure(figsize=(2.3 * len(samples) + 0.8, 2.0 * len(rows) + 0.2), layout="constrained")
     axes = figure.subplots(len(rows), len(samples), squeeze=False)
     for row, (name, values) in enumerate(rows):

@@ -18,6 +18,7 @@ from operformer.runs.gallery import Shown, read_gallery
 from operformer.runs.report.encoding import Array, encode_errors, encode_floats, encode_values
 from operformer.runs.report.figures import ERRORS, INPUT, PREDICTION, TRUTH
 from operformer.runs.report.tables import grid_name, percent, run_names
+from operformer.text import plain
 
 MOST = 96  # points along an axis of a picture on the page
 INK = {"input": INPUT, "truth": TRUTH, "prediction": PREDICTION, "error": ERRORS[0]}
@@ -68,9 +69,9 @@ def explorer_data(exhibits: Sequence[Exhibit]) -> dict[str, Any]:
         group = [exhibit for exhibit in exhibits if exhibit.problem == problem]
         problems.append(
             {
-                "name": problem,
-                "inputs": list(group[0].input_names),
-                "outputs": list(group[0].output_names),
+                "name": plain(problem),
+                "inputs": [plain(name) for name in group[0].input_names],
+                "outputs": [plain(name) for name in group[0].output_names],
                 "grids": [_grid(label) for label in _labels(group)],
                 "operators": [_operator(exhibit, _labels(group), axes, pictures) for exhibit in group],
             }
@@ -87,7 +88,7 @@ def _grid(label: str) -> Any:
 def _operator(exhibit: Exhibit, labels: Sequence[str], axes: dict[Any, int], pictures: dict[Any, int]) -> Any:
     default = f"{exhibit.operator} was not evaluated there"
     return {
-        "name": exhibit.operator,
+        "name": plain(exhibit.operator),
         "views": {label: _view(exhibit, label, axes, pictures) for label in labels if label in exhibit.views},
         "absent": {label: exhibit.absent.get(label, default) for label in labels if label not in exhibit.views},
     }

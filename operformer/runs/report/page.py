@@ -19,6 +19,7 @@ from operformer.runs.folder import Run
 from operformer.runs.report.explorer import Exhibit, explorer_data
 from operformer.runs.report.figures import resolution_figure, samples_figure, to_svg, training_figure
 from operformer.runs.report.tables import error_table, grid_name, percent, run_names, settings_table
+from operformer.text import plain
 
 DESCRIPTIONS = {
     "1x": "",
@@ -58,7 +59,7 @@ def render(
     ``folder`` holds templates of a page of one's own, which may extend those of this package.
     """
     loader = ChoiceLoader([FileSystemLoader(folder or ()), PackageLoader("operformer.runs.report")])
-    environment = Environment(loader=loader, autoescape=select_autoescape(["html"]))
+    environment = Environment(loader=loader, autoescape=select_autoescape(["html"]), finalize=_harmless)
     environment.globals["verbatim"] = lambda name: Markup(loader.get_source(environment, name)[0])
     explorer = explorer_data(exhibits) if any(exhibit.views for exhibit in exhibits) else None
     return environment.get_template(template).render(**values, explorer=explorer, version=__version__)
@@ -102,6 +103,11 @@ def _pictures(runs: Sequence[Run]) -> list[Picture]:
             pictures.append(picture(samples_figure(run, label), caption))
     pictures.append(picture(training_figure(runs), "Training: loss and validation error by epoch."))
     return pictures
+
+
+def _harmless(value: Any) -> Any:
+    """What goes into a page: texts as `plain` makes them, before they are escaped."""
+    return plain(value) if type(value) is str else value
 
 
 def _capitalised(text: str) -> str:

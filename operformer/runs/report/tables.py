@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from operformer.runs.folder import Run
+from operformer.text import markdown, plain
 
 _SPOKEN = {
     "Transformer": "transformer",
@@ -25,7 +26,7 @@ class Table:
     def markdown(self) -> str:
         """The table in Markdown."""
         rules = tuple("---:" if is_right else "---" for is_right in self.is_right)
-        lines = [[cell.replace("|", "\\|") for cell in line] for line in (self.header, *self.rows)]
+        lines = [list(map(markdown, line)) for line in (self.header, *self.rows)]
         return "\n".join("| " + " | ".join(line) + " |" for line in (lines[0], rules, *lines[1:]))
 
     def latex(self, label: str) -> str:
@@ -53,7 +54,7 @@ class Table:
 
 def latex_text(text: str) -> str:
     """Plain text as LaTeX has it, in ASCII."""
-    return "".join(_LATEX.get(letter, letter) for letter in text)
+    return "".join(_LATEX.get(letter, letter) for letter in plain(text))
 
 
 def error_table(runs: Sequence[Run]) -> Table:

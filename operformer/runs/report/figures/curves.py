@@ -22,6 +22,7 @@ from operformer.runs.report.figures.style import (
     shared_legend,
 )
 from operformer.runs.report.tables import run_names, spoken_operator
+from operformer.text import drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +75,7 @@ def resolution_figure(runs: Sequence[Run]) -> Figure:
     figure = new_figure(8.4, 3.8)
     axes = figure.subplots()
     looks = looks_of([spoken_operator(run.experiment.operator["name"]) for run in runs])
-    for run, name, (colour, _) in zip(runs, run_names(runs), looks, strict=True):
+    for run, name, (colour, _) in zip(runs, map(drawn, run_names(runs)), looks, strict=True):
         uniform = [e for e in run.evaluations if e.label.endswith("x")]
         points = [e.points for e in uniform]
         _band(axes, points, [e.errors for e in uniform], colour)
@@ -115,7 +116,7 @@ def training_figure(runs: Sequence[Run]) -> Figure:
     figure = new_figure(7.2, 3.2)
     axes = figure.subplots()
     looks = looks_of([spoken_operator(run.experiment.operator["name"]) for run in runs])
-    for run, name, (colour, _) in zip(runs, run_names(runs), looks, strict=True):
+    for run, name, (colour, _) in zip(runs, map(drawn, run_names(runs)), looks, strict=True):
         epochs = [record["epoch"] for record in run.metrics]
         axes.plot(epochs, [r["loss"] for r in run.metrics], "-", color=colour, label=f"{name}, loss")
         axes.plot(

@@ -15,6 +15,7 @@ from operformer.problems import Problem
 from operformer.runs.folder import Run
 from operformer.runs.report.figures.style import INPUT, PREDICTION, STYLE, TRUTH, new_figure
 from operformer.runs.report.tables import percent
+from operformer.text import drawn
 
 ERRORS = ("#7c3aed", "#0891b2", "#b45309")
 FLOOR = 1e-12  # of an error whose logarithm is drawn
@@ -61,8 +62,8 @@ def images_figure(median: Images, worst: Images, problem: Problem, note: str = "
     Where input and output are one field at two times, its change in place of truth and prediction, as in the paper.
     """
     is_flow = problem.times is not None
-    titles = [f"input, {_spoken(problem.input_names[0])}"]
-    for name in problem.output_names:
+    titles = [f"input, {_spoken(drawn(problem.input_names[0]))}"]
+    for name in map(drawn, problem.output_names):
         titles += ["|truth - input|", "|prediction - input|"] if is_flow else [f"{name}, truth", "prediction"]
         titles += ["log10 of the error"]
     figure = new_figure(2.6 * len(titles), 4.6, note)
