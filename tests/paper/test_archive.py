@@ -7,27 +7,14 @@ from shutil import copytree
 
 import pytest
 from synthetic import pictured, record
-from tiny import line
 
 import operformer
 from operformer.errors import DataError, UsageError
 from operformer.evaluation.errors import evaluate
 from operformer.runs import read_run
-from paper import recipes
 from paper.archive import file_name, keep, read_archive, read_record, record_run
-from paper.catalogue import CATALOGUE
 
-NAME = "lorenz-yz"
-
-
-@pytest.fixture
-def tiny_catalogue(monkeypatch):
-    """A catalogue whose run takes a second."""
-    tiny = line(NAME)
-    monkeypatch.setitem(CATALOGUE, NAME, replace(CATALOGUE[NAME], authors=tiny, smoke=tiny))
-    ours = replace(tiny, training=replace(tiny.training, schedule="one-cycle"))
-    others = recipes._ours
-    monkeypatch.setattr(recipes, "_ours", lambda row: ours if row.name == NAME else others(row))
+NAME = "lorenz-yz"  # of tiny_catalogue
 
 
 def test_a_record_comes_back(tmp_path):

@@ -6,13 +6,14 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
-import torch
 from synthetic import pictured, record
 
 from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
 from operformer.runs.experiment import parse
+from operformer.settings import differing
 from paper.archive import keep, read_archive
-from paper.recipes import RECORDED, find_run
+from paper.queue import entries, states
+from paper.recipes import RECORDED, find_run, plain
 from paper.results_page import results_page, write_results_page
 from paper.summary import last_tenth, summary_table
 
@@ -162,13 +163,12 @@ def test_the_readme_has_the_lowest_errors():
         assert line in readme
 
 
-@pytest.mark.parametrize("recipe", RECORDED)
-def test_the_repositorys_records_are_of_the_recipes(recipe):
-    for name, records in read_archive(ROOT / "results")[recipe].items():
-        for found in (parse(one.settings) for one in records):
-            training, data = replace(found.training, seed=0), replace(found.data, folder="")  # where its samples lay
-            ours, theirs = replace(found, training=training, data=data), find_run(name, recipe)
-            assert replace(ours, operator={}) == replace(theirs, operator={}), name
-            with torch.device("meta"):
-                one, other = ours.make_operator(), theirs.make_operator()
-            assert one.description == other.description, name
+def test_the_repositorys_records_are_of_the_recipes_or_to_run_again():
+    again = {(state.entry.run, state.entry.recipe) for state in states(entries(), ROOT / "results", ROOT / "none")
+             if not state.is_recorded}  # fmt: skip
+    for recipe, runs in read_archive(ROOT / "results").items():
+        for name, records in runs.items():
+            for found in (parse(one.settings) for one in records if (name, recipe) not in again):
+                here = replace(found, data=replace(found.data, folder=""))  # where its samples lay
+                seed = f"training.seed={found.training.seed}"
+                assert not differing(plain(here), plain(find_run(name, recipe, [seed]))), name
