@@ -65,6 +65,14 @@ SMALLER = (
     ),
     Smaller(r"python -m paper train darcy-416-spectral --recipe best .*", append=f"{_PLANE} data.resolution=16"),
     Smaller(r"python -m paper (train lorenz-y --recipe best|record|report results).*", tiny=True),
+    Smaller(r"python -m paper queue", append="lorenz-yz"),
+    Smaller(r"python -m paper queue --minutes .*", "lorenz-yz", {"--minutes 25": "--minutes 0.5"}, tiny=True),
+    Smaller(
+        r"python -m paper sweep .*",
+        append="darcy-416-vitno --rates 1e-3 --settings training.epochs=1 --settings data.train=2 "
+        "--settings data.validation=1 --settings operator.n_layers=1 --settings operator.n_modes=2",
+        replace={"--recipe same-operator": "--recipe smoke"},
+    ),
     Smaller(r"operformer train examples/lorenz\.toml .*", append=_LINE),
     Smaller(r"operformer train examples/own\.toml .*", append=_SIZE),
     Smaller(r"operformer train examples/darcy\.toml --out .*", append=_PLANE),
