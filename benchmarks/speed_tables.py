@@ -3,8 +3,7 @@
     python benchmarks/speed_tables.py [--folder docs/speed] [--page docs/speed.md]
 
 Between the lines <!-- NAME --> and <!-- end of NAME --> of the page stands the table of FOLDER/NAME.json, if there is
-such a file: operators, baselines and losses (operator_speed.py, the last with --steps), attention
-(attention_speed.py), growth and widths (cost_growth.py, the second with --variables width).
+such a file: operators and baselines (operator_speed.py), attention (attention_speed.py), growth (cost_growth.py).
 """
 
 import argparse
@@ -28,20 +27,9 @@ def operators(found):
     return markdown([*columns, "floor ms", "H1", *missing], found["rows"])
 
 
-def losses(found):
-    """The loss after so many steps, and how far it is from that of the operator's literal form."""
-    (column,) = {key for row in found["rows"] for key in row if key.startswith("H1 loss")}
-    finished = [row for row in found["rows"] if column in row]
-    literal = {row["operator"]: row[column] for row in finished if row["form"] == "literal"}
-    rows = [
-        row | {"off by": f"{abs(row[column] / literal[row['operator']] - 1):.2%}" if row["operator"] in literal else ""}
-        for row in finished
-    ]
-    return markdown(["operator", "form", "precision", column, "off by"], rows)
-
-
 def attention(found):
-    return markdown(["points", "head", "dtype", "what", "form", "ms", "ratio", "error"], found["rows"])
+    rows = [row for row in found["rows"] if row["form"] in ("plain", "ours", "mask")]
+    return markdown(["points", "head", "dtype", "what", "form", "ms", "ratio", "error"], rows)
 
 
 def growth(found):
@@ -62,10 +50,7 @@ def origin(made):
     return f"{made['device']}, {', '.join(known)}, commit {made['commit'] or 'unknown'}{changed}."
 
 
-TABLES = {
-    "operators": operators, "baselines": operators, "losses": losses, "attention": attention, "growth": growth,
-    "widths": growth,
-}  # fmt: skip
+TABLES = {"operators": operators, "baselines": operators, "attention": attention, "growth": growth}
 
 
 def with_tables(page, folder):

@@ -8,10 +8,9 @@ import argparse
 import torch
 from matplotlib.figure import Figure
 
-from operformer import TNO, Grid, predict
+from operformer import TNO, Grid, Training, predict, train
 from operformer.domain import l2_norm
 from operformer.problems import Lorenz63
-from operformer.training.loop import Training, train
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--small", action="store_true", help="fewer trajectories and times, a smaller operator")

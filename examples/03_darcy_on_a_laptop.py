@@ -8,12 +8,10 @@ import argparse
 import torch
 from matplotlib.figure import Figure
 
-from operformer import FANO, predict
-from operformer.evaluation.certificate import certify
+from operformer import FANO, Training, certify, predict, train
 from operformer.evaluation.errors import relative_errors
 from operformer.evaluation.probes import resolution_for, smooth_probes
 from operformer.problems import Darcy
-from operformer.training.loop import Training, train
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--small", action="store_true", help="fewer pairs, a coarser grid, a smaller operator")

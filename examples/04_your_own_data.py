@@ -3,8 +3,8 @@
 import numpy as np
 
 import operformer
+from operformer import Training, train
 from operformer.evaluation.errors import relative_errors
-from operformer.training.loop import Training, train
 
 
 def solve(count, n, seed):

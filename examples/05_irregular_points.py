@@ -2,10 +2,9 @@
 
 import torch
 
-from operformer import TNO, Grid, pad, predict, voronoi_weights
-from operformer.domain import Samples, l2_norm
+from operformer import TNO, Grid, Samples, Training, pad, predict, train, voronoi_weights
+from operformer.domain import l2_norm
 from operformer.evaluation.errors import relative_errors
-from operformer.training.loop import Training, train
 
 draws = torch.Generator().manual_seed(0)
 k = torch.cartesian_prod(torch.arange(4), torch.arange(4))  # wave numbers

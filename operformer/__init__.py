@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from operformer.sharing.hub import from_pretrained, push_to_hub
     from operformer.training.loop import train
     from operformer.training.recipe import Training
+    from operformer.training.recommend import Recommendation, recommend
 
 __version__ = "0.2.0"
 
@@ -55,6 +56,7 @@ _HOMES = {
     "data.exchange": ("read", "read_inputs", "write"),
     "data.store": ("open_pairs",),
     "training.recipe": ("Training",),
+    "training.recommend": ("Recommendation", "recommend"),
     "training.loop": ("train",),
     "evaluation.errors": ("evaluate",),
     "evaluation.prediction": ("predict",),

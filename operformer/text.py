@@ -6,7 +6,14 @@ written at all. Each is shown as the escape that Python has for it.
 
 from __future__ import annotations
 
-_MARKUP = {letter: f"\\{letter}" for letter in r"\`*[]<>|$~"} | {"&": "&amp;"}
+import re
+
+# What Markdown would not show: "<" begins a tag before these letters alone, "]" ends a link before these.
+_MARKUP = re.compile(r"[\\`*>|$~]|<(?=[A-Za-z/!?])|\](?=[(\[:])")
+
+
+class Marked(str):
+    """Text that was written as Markdown here, such as a link of our own."""
 
 
 def plain(text: str) -> str:
@@ -25,7 +32,7 @@ def shown(text: str, length: int = 60, quoted: bool = True) -> str:
 
 def markdown(text: str) -> str:
     """The text as Markdown shows it letter by letter: no tags, links, formulas or cells of a table."""
-    return "".join(_MARKUP.get(letter, letter) for letter in plain(text))
+    return text if isinstance(text, Marked) else _MARKUP.sub(r"\\\g<0>", plain(text).replace("&", "&amp;"))
 
 
 def drawn(text: str) -> str:

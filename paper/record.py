@@ -78,6 +78,7 @@ class Record:
     rollout: Rollout | None = None
     made: Mapping[str, Any] = field(default_factory=dict)  # versions, commit and device when it was trained
     clock: Mapping[str, float] = field(default_factory=dict)  # seconds besides: drawing samples, evaluating
+    weights: str = ""  # the hash of those that it was evaluated with
     recipe: str = ""  # of a run at the paper's size, see recipes.py
     changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)  # from the authors' run: there, here
     outputs: Mapping[str, Any] = field(default_factory=dict)  # mean and deviation of the training samples' outputs
@@ -184,6 +185,7 @@ def record_of(run: Run, pictured: Container[str]) -> Record:
         clock=run.clock,
         outputs=asdict(run.outputs) if run.outputs else {},
         curve=tuple(line["validation_error"] for line in run.metrics),
+        weights=run.weights,
     )
 
 

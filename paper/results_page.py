@@ -9,6 +9,7 @@ from pathlib import Path
 from operformer.files import write_bytes
 from operformer.runs.report.figures import to_svg
 from operformer.runs.report.tables import Table
+from operformer.text import Marked
 from paper.archive import Archive, file_name, read_archive
 from paper.catalogue import CATALOGUE, LI, LI_ET_AL, LI_REMARK, PAPER, Recipe, rows
 from paper.figures import headed
@@ -166,7 +167,7 @@ def _record_table(archive: Archive, folder: Path) -> Table:
             clock = (record.clock["data"], record.seconds, record.clock["evaluation"])
             times = (f"{seconds:.0f} s" for seconds in clock)
             changes = ", ".join(f"{key}={here}" for key, (_, here) in record.changes.items() if here is not None)
-            link = f"[{name}]({(folder / name).as_posix()}.json)"
+            link = Marked(f"[{name}]({(folder / name).as_posix()}.json)")
             rows.append((link, commit, str(made["device"]), str(made["torch"]), *times, changes))
     return Table("Records", header, tuple(rows))
 

@@ -12,7 +12,7 @@ from operformer.errors import UsageError
 from operformer.evaluation.errors import summarise
 from operformer.files import write_bytes
 from operformer.operators import Operator, load
-from operformer.operators.pretrained import SHIPPED
+from operformer.operators.pretrained import SHIPPED, weights_hash
 from operformer.problems.problem import Draws
 from operformer.runs import errors_on_tests, read_run
 from operformer.runs.experiment import Experiment
@@ -38,7 +38,8 @@ def ship(folder: Path, name: str, models: Path = SHIPPED) -> Path:
     if others + size > MOST:
         raise UsageError(f"the models would have {(others + size) / 1e6:.1f} MB together; at most {MOST / 1e6:.0f} are")
     operator.save_pretrained(models / name, weights)
-    write_bytes(models / name / "README.md", card(run, name, loader="load").encode())
+    text = card(run, name, loader="load", weights=weights_hash(models / name))
+    write_bytes(models / name / "README.md", text.encode())
     return models / name
 
 

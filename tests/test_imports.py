@@ -9,9 +9,13 @@ from pathlib import Path
 
 import operformer
 
-ROOT = Path(operformer.__file__).parent
+ROOT = Path(operformer.__file__).parents[1]
+sys.path.insert(0, str(ROOT / ".ci"))
+from house import SHARED, edges_of, room  # noqa: E402
+from syntax import imports, parse  # noqa: E402
+
+MODULES = parse(ROOT)
 # What each room may import. Everyone may use SHARED; nothing in the package imports `paper`, its first client.
-SHARED = {"errors", "files", "settings", "terminal", "text"}
 EDGES = {
     "domain": set(),
     "kernels": set(),
@@ -28,71 +32,26 @@ EDGES = {
 HEAVY = ("matplotlib", "cyclopts", "jinja2", "h5py", "scipy")
 
 
-def module_name(path):
-    parts = ["operformer", *path.relative_to(ROOT).with_suffix("").parts]
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-MODULES = {module_name(path): path for path in ROOT.rglob("*.py")}
-
-
-def imports(module, with_types):
-    """The modules of this package that a module imports, anywhere in its text; for type checking only if asked."""
-    tree = ast.parse(MODULES[module].read_text())
-    skipped = set()
-    if not with_types:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-                skipped |= {id(inner) for inner in ast.walk(node)}
-    found = set()
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module} imports relatively"
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                found.add(inner if inner in MODULES else node.module)
-    return {name for name in found if name.split(".")[0] == "operformer"}
-
-
-def package(module):
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else parts[0]
-
-
 def test_every_import_is_understood():
-    assert imports("operformer.evaluation.loss", with_types=False) == {"operformer.domain"}
-    assert imports("operformer.domain.quadrature", with_types=True) >= {"operformer.domain.grid"}
-    assert "operformer.runs" in imports("operformer.commands.runs", with_types=False)  # inside a function
-    for module in MODULES:
-        assert imports(module, with_types=True) <= MODULES.keys()
-
-
-def edges():
-    """The pairs of rooms of which the first imports the second."""
-    pairs = {(package(module), package(other)) for module in MODULES for other in imports(module, with_types=True)}
-    return {
-        (one, other)
-        for one, other in pairs
-        if one != other and "operformer" not in (one, other) and other not in SHARED
-    }
+    assert imports(MODULES, "operformer.evaluation.loss", with_types=False) == {"operformer.domain"}
+    assert imports(MODULES, "operformer.domain.quadrature", with_types=True) >= {"operformer.domain.grid"}
+    assert "operformer.runs" in imports(MODULES, "operformer.commands.runs", with_types=False)  # inside a function
+    imported = (node for tree in MODULES.values() for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    assert not [node.module for node in imported if node.level]  # relative ones would not be seen
 
 
 def test_rooms_import_along_the_edges_that_were_decided_on():
-    assert edges() == {(room, other) for room in EDGES for other in EDGES[room]}
-    assert {package(module) for module in MODULES} == EDGES.keys() | SHARED | {"operformer"}
+    assert edges_of(MODULES, with_types=True) == {(one, other) for one in EDGES for other in EDGES[one]}
+    assert {room(module) for module in MODULES} == EDGES.keys() | SHARED | {""}
 
 
 def test_shared_modules_import_no_room():
-    pairs = {(package(module), package(other)) for module in MODULES for other in imports(module, with_types=True)}
-    assert {other for one, other in pairs if one in SHARED} <= SHARED
+    shared = {f"operformer.{name}" for name in SHARED}
+    assert {other for module in shared for other in imports(MODULES, module, with_types=True)} <= shared
 
 
 def test_modules_do_not_import_in_circles():
-    graph = {module: imports(module, with_types=False) for module in MODULES}
+    graph = {module: imports(MODULES, module, with_types=False) for module in MODULES}
     try:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError as error:
@@ -126,6 +85,6 @@ def test_every_name_of_the_front_is_found_where_it_is_defined():
 
 
 def test_type_checkers_see_the_names_that_are_there():
-    tree = ast.parse(MODULES["operformer"].read_text())
-    seen = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    front = ast.walk(MODULES["operformer"])
+    seen = {alias.name for node in front if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert seen - {"TYPE_CHECKING", "Any", "import_module"} == set(operformer.__all__)

@@ -176,4 +176,5 @@ def test_what_is_printable_stays_and_the_rest_is_an_escape():
     assert plain("Größe × 2 · שלום 数") == "Größe × 2 · שלום 数"
     assert plain("a\x1b[2J\u202e\ud800\n") == "a\\x1b[2J\\u202e\\ud800\\n"
     assert markdown("a|b <i>*x*</i>") == r"a\|b \<i\>\*x\*\</i\>"
+    assert markdown("[a](b) [a][b] < 1 %, [104]") == r"[a\](b) [a\][b] < 1 %, [104]"
     assert drawn("$x$") == r"\$x\$"

@@ -8,6 +8,7 @@ import re
 import griffe
 
 _SPAN = re.compile(r"(``.+?``|`.+?`)", re.DOTALL)
+_ARGUMENTS = re.compile(r"^    (\w+(?:, \w+)*): ", re.MULTILINE)
 _COMMENT = re.compile(r"[^#]*\s# (?P<words>(?!noqa|type:).+)$")
 
 
@@ -27,11 +28,26 @@ class Prose(griffe.Extension):
 
 
 def as_markdown(prose, places):
-    """Prose with code in backticks as Markdown that shows the same; indented lines stay as they are."""
-    return "\n\n".join(
-        part if part.startswith("    ") else "".join(_shown(span, places) for span in _SPAN.split(part))
-        for part in prose.split("\n\n")
-    )
+    """Prose with code in backticks as Markdown that shows the same; indented lines and examples stay as they are."""
+    return "\n\n".join(_part(part, places) for part in prose.split("\n\n"))
+
+
+def _part(part, places):
+    if part.startswith(("    ", "Example")):
+        return part
+    if not part.startswith("Args:"):
+        return _spans(part, places)
+    head, *found = _ARGUMENTS.split(part)  # then names and what is said of them, in turn
+    lines = [
+        f"    {name}: {_spans(words, places)}".rstrip()
+        for names, words in zip(found[::2], found[1::2], strict=True)
+        for name in names.split(", ")  # one entry each: `scale, tau, alpha` share their words
+    ]
+    return "\n".join([head.rstrip(), *lines])
+
+
+def _spans(prose, places):
+    return "".join(_shown(span, places) for span in _SPAN.split(prose))
 
 
 def _shown(span, places):

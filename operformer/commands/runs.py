@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -33,20 +33,51 @@ def demo(*, out: Path = Path("runs/demo")) -> None:
     _report(folders, out / "report.html")
 
 
-def train(experiment: str, *overrides: Override, out: Path | None = None) -> None:
+def train(
+    experiment: str,
+    *overrides: Override,
+    recipe: Literal["auto"] | None = None,
+    minutes: float = 2.0,
+    more: int | None = None,
+    start: Annotated[str | None, Parameter(name="--from")] = None,
+    out: Path | None = None,
+) -> None:
     """Train an operator on a problem or on your own samples; the same command again resumes where it stopped.
 
     Parameters
     ----------
     experiment
-        A .toml file, or the name of a run that comes with the library: darcy, lorenz, lorenz-y, lorenz-y-transformer.
+        The folder of a set of samples, a .toml file, or the name of a run that comes with the library: darcy, lorenz,
+        lorenz-y, lorenz-y-transformer; or the folder of a run, which is resumed.
+    recipe
+        "auto" chooses the operator and its training by the samples; a set's folder always does. Overrides are kept.
+    minutes
+        How long a training that is chosen may take on this machine.
+    more
+        Epochs to train a finished run further, in a fresh cycle of the learning rate from its best weights.
+    start
+        A trained operator to go on from: the folder of a run or of an operator, or a model that comes with the library.
     out
         The folder of the run; runs/NAME if not given.
     """
-    from operformer.runs import find_experiment, is_first, train_run
+    from operformer.errors import UsageError
+    from operformer.runs import continued, find_experiment, is_first, is_run, is_set, recommended_experiment, train_run
 
-    found = find_experiment(experiment, overrides)
-    folder = out or Path("runs") / found.name
+    name = Path(experiment).resolve().stem
+    if is_run(experiment):
+        if overrides or recipe or start or out:
+            raise UsageError(f"{experiment} is a run, which is resumed as it is; it takes --more alone")
+        folder, found = Path(experiment), continued(Path(experiment), more)
+    elif more is not None:
+        raise UsageError(f"--more trains a run further: got {experiment!r}; give the folder of a run")
+    elif recipe or is_set(experiment):
+        folder = out or Path("runs") / name
+        found, reasons = recommended_experiment(experiment, overrides, minutes, folder, start or "")
+        for line in reasons:
+            console.print(line, soft_wrap=True)
+    else:
+        found = find_experiment(experiment, overrides, start or "")
+        folder = out or Path("runs") / found.name
     train_run(found, folder)
     if is_first():
         console.print(f"trained: {folder}; next: operformer evaluate {folder}", soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -49,11 +50,12 @@ def certify(
     from operformer.errors import UsageError
     from operformer.evaluation import certificate
     from operformer.evaluation.probes import Probes, problem_probes, smooth_probes
-    from operformer.operators import load
+    from operformer.operators.pretrained import load_hashed
     from operformer.runs import read_experiment
 
     is_run = (run / "operator").is_dir()
-    operator = load(run / "operator" if is_run else run).double()
+    operator, weights = load_hashed(run / "operator" if is_run else run)
+    operator = operator.double()
     if resolution and len(resolution) != operator.dim:
         raise UsageError(f"resolution must be one number for each of {operator.dim} axes: got {len(resolution)}")
     if samples < 1:
@@ -68,7 +70,7 @@ def certify(
     else:
         raise UsageError(f"{run} is an operator without its problem; give the folder of its run, or --inputs smooth")
     found = certificate.certify(operator, probes, resolution or None, kind=kind, seed=seed)
-    for line in found.lines():
+    for line in replace(found, weights=weights).lines():
         console.print(line, soft_wrap=True)
     return 0 if found.passed else 1
 

@@ -75,6 +75,7 @@ class Certificate:
     grid: str
     points: tuple[str, str]  # of the coarsest and the finest uniform grid
     checks: tuple[Check, ...]
+    weights: str = ""  # the hash of the operator's, as `load_hashed` gives it; empty if it comes from no file
 
     @property
     def passed(self) -> bool:
@@ -92,7 +93,7 @@ class Certificate:
     def lines(self) -> list[str]:
         """The certificate for a terminal."""
         return [
-            f"{self.operator} on {self.grid} and its relatives",
+            f"{self.operator} on {self.grid} and its relatives{self.weights and f', weights {self.weights[:16]}'}",
             f"{'':12}{'error':>10}{'order':>8}",
             *(check.line() for check in self.checks),
             self.verdict(),
@@ -140,7 +141,7 @@ def certify(
         seed: of the probes and of the scattered points.
 
     Returns:
-        The certificate; ``print("\n".join(certificate.lines()))`` shows it.
+        The certificate; ``certificate.lines()`` are its lines of text, the verdict last.
     """
     if isinstance(operator, Operator):
         kind = kind or operator.usual_kind

@@ -46,6 +46,7 @@ class Calibration:
     relative_error: float
     spread: Tensor
     grid: Grid
+    weights: str = ""  # the hash of those it was made from, as `load_hashed` gives it; empty if that is not known
 
     def half_width(self, grid: Grid) -> Tensor:
         """q s(x) on any grid of the domain: (channels, *shape), float64; s is read by interpolation."""

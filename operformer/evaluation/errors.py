@@ -51,6 +51,7 @@ class Evaluation:
     spectrum: ErrorSpectrum | None = None
     jumps: FaceJumps | None = None
     standardised_errors: tuple[float, ...] = ()  # relative L2 of standardised outputs
+    weights: str = ""  # the hash of those it was made from, as `load_hashed` gives it; empty if that is not known
 
     @property
     def median(self) -> float:

@@ -48,6 +48,7 @@ class Rollout:
     errors: tuple[tuple[float, ...], ...]
     persistence: tuple[tuple[float, ...], ...]
     spectrum: ErrorSpectrum | None
+    weights: str = ""  # the hash of those it was made from, as `load_hashed` gives it; empty if that is not known
 
     @property
     def medians(self) -> tuple[float, ...]:

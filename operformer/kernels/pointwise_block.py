@@ -24,7 +24,6 @@ FORWARD_ROWS, BACKWARD_ROWS, WARPS = 64, 64, 4
 SOME_CHANNELS = 64
 KEPT = torch.bfloat16  # gradients and what they are multiplied with, for the gradients of weights
 # Rows of ``vectors``: gain and shift of the first norm, biases inside and outside, gain and shift of the second, merge.
-N_VECTORS = 7
 
 
 @triton.jit

@@ -238,4 +238,4 @@ def takes(attention: Any, measure: Any) -> bool:
         return has_tables(measure.transform)
     if isinstance(attention, MultiHeadAttention):
         return measure.index is None
-    return isinstance(attention, PatchedAttention)
+    return isinstance(attention, PatchedAttention) and measure.dilation is None

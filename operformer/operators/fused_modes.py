@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from operformer.domain.blending import AnyTransform
 from operformer.domain.transform import Transform
 from operformer.operators.integral import Mixing, ModeTables, mixed_pairs
 
@@ -16,9 +17,9 @@ ALIGNED = 8  # tensor cores want sizes in half precision to be multiples of this
 LARGEST = 2**30  # functions times points of a patch; axis by axis a larger patch has far less to multiply, and to keep
 
 
-def has_tables(transform: Transform) -> bool:
+def has_tables(transform: AnyTransform) -> TypeGuard[Transform]:
     """Whether all patches have the same functions and points, and not too many of them for `tables`."""
-    if not transform.is_shared:
+    if not isinstance(transform, Transform) or not transform.is_shared:
         return False
     return prod([matrix[0].numel() for matrix in transform.analysis]) <= LARGEST
 

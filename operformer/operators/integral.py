@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, hypot, log2, prod, sqrt
 
 import torch
 from torch import Tensor, nn
 
-from operformer.domain import Grid
 from operformer.domain.basis import BASES, Basis, Cosine, Fourier
+from operformer.domain.blending import AnyTransform
 from operformer.domain.fourier import Modes, make_modes, signed_sums
-from operformer.domain.transform import Transform
 from operformer.errors import UsageError
-from operformer.operators.encoder import two_layers
 
 MOST_MODES = 2**17
 SPACING = 0.75  # h: of s, so that matrices stand at |k| = 0, 0.7, 1.8, 3.8, 7, 12.5, 21.6, ...
@@ -234,45 +232,14 @@ class FourierIntegralOperator(nn.Module):
         self.modes = ModeTables(spectrum)
         self.mixing = SpectralMixing(spectrum, in_channels, out_channels)
 
-    def forward(self, v: Tensor, transform: Transform) -> Tensor:
-        """(batch, P, *points, in_channels) -> (batch, P, *points, out_channels)."""
+    def forward(self, v: Tensor, transform: AnyTransform) -> Tensor:
+        """(batch, P, *points, in_channels) -> (batch, P, *points, out_channels); from D to D where patches overlap."""
         mixed = self.mixing(self.coefficients(v, transform))
-        return transform.synthesise(self.modes.scatter(mixed).unflatten(0, (-1, v.shape[1])))
+        return transform.synthesise(self.modes.scatter(mixed).unflatten(0, (v.shape[0], -1)))
 
-    def coefficients(self, v: Tensor, transform: Transform) -> Tensor:
+    def coefficients(self, v: Tensor, transform: AnyTransform) -> Tensor:
         """Those of v: (E, batch P, in_channels)."""
         return self.modes.gather(transform.analyse(v).flatten(0, 1))
-
-
-class KernelIntegralOperator(nn.Module):
-    """(W u)(x) = int_D kappa(x, y) u(y) dy, kappa a small network, by the grid's quadrature (Definition int_op).
-
-    It holds a matrix for every pair of points: the fallback where a kernel is not periodic, and what the Fourier form
-    is compared with.
-    """
-
-    def __init__(self, dim: int, in_channels: int, out_channels: int, hidden_channels: int = 32) -> None:
-        super().__init__()
-        self.shape = (out_channels, in_channels)
-        self.kernel = two_layers(2 * dim, hidden_channels, out_channels * in_channels)
-
-    def forward(self, u: Tensor, grid: Grid, query: Grid | None = None) -> Tensor:
-        """(batch, *shape, in_channels) -> (batch, *shape, out_channels), or on the points of ``query``."""
-        return apply_kernel(self._evaluate, u, grid, query)
-
-    def _evaluate(self, x: Tensor, y: Tensor) -> Tensor:
-        pairs = torch.cat([x.unsqueeze(1).expand(-1, len(y), -1), y.unsqueeze(0).expand(len(x), -1, -1)], -1)
-        return self.kernel(pairs).unflatten(-1, self.shape)
-
-
-def apply_kernel(
-    kernel: Callable[[Tensor, Tensor], Tensor], u: Tensor, grid: Grid, query: Grid | None = None
-) -> Tensor:
-    """sum_j w_j kappa(x_i, y_j) u(y_j), where kappa maps (n, d) and (m, d) to (n, m, r', r)."""
-    there = grid if query is None else query
-    x, y = (g.points.reshape(-1, g.dim).to(u) for g in (there, grid))
-    weighted = u.flatten(1, grid.n_axes) * grid.weights.reshape(-1, 1).to(u)
-    return torch.einsum("ijrs,bjs->bir", kernel(x, y), weighted).unflatten(1, there.shape)
 
 
 def make_spectrum(basis: AnyBasis, n_modes: int | Sequence[int], n_patches: Sequence[int]) -> Spectrum:

@@ -8,7 +8,8 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from operformer.domain.blending import AnyCover, AnyTransform, transform_on
+from operformer.domain.blending import AnyCover, AnyTransform, Cover, transform_on
+from operformer.domain.dilation import Dilation, make_dilation
 from operformer.domain.patches import TensorPatches
 from operformer.operators.attention import check_heads
 from operformer.operators.integral import ModeTables, Spectrum, make_mixing
@@ -44,6 +45,15 @@ class CommonPoints:
     weights: Tensor  # they sum to |D'|, D scaled to the unit cube
     volume: float  # |D'|
     has_equal_weights: bool
+    dilation: Dilation | None = None  # where patches overlap: functions are kept on D between attentions
+
+    def cut(self, v: Tensor) -> Tensor:
+        """v on patches (batch, P, *points, c), of v on D where they overlap."""
+        return v if self.dilation is None else self.dilation.cut(v)
+
+    def blend(self, f: Tensor) -> Tensor:
+        """sum_j chi_j f_j on D where patches overlap, else the functions themselves."""
+        return f if self.dilation is None else self.dilation.blend(f)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +71,10 @@ def rounded(t: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 class PatchedAttention(nn.Module):
-    """Multi-head patched attention with pointwise Q, K, V (Section 4.3): v is (batch, P, *points, c)."""
+    """Multi-head patched attention with pointwise Q, K, V (Section 4.3): v is (batch, P, *points, c).
+
+    Where patches overlap v is (batch, *shape, c), on D, and so is what is returned, blended.
+    """
 
     def __init__(self, channels: int, n_heads: int) -> None:
         super().__init__()
@@ -73,11 +86,14 @@ class PatchedAttention(nn.Module):
         self.value = nn.Linear(channels, channels)
         self.merge = nn.Linear(channels, channels)
 
-    def on(self, patches: TensorPatches, like: Tensor) -> CommonPoints:
+    def on(self, patches: TensorPatches | Cover, like: Tensor) -> CommonPoints:
         """What it needs of a partition whose patches have the same points, in the dtype and on the device of ``like``.
 
         The weights of a patch sum to |D'|, D scaled to the unit cube.
         """
+        if isinstance(patches, Cover):
+            made = make_dilation(patches, like)
+            return CommonPoints(patches.volume * made.weights, patches.volume, made.has_equal_weights, made)
         weights = patches.axes[0].weights[0]
         for axis in patches.axes[1:]:
             weights = (weights.unsqueeze(-1) * axis.weights[0]).flatten()
@@ -87,14 +103,15 @@ class PatchedAttention(nn.Module):
     def forward(self, v: Tensor, measure: CommonPoints, source: Tensor | None = None) -> Tensor:
         """Attention of the patches of v to each other, or to those of ``source``, on points they have in common."""
         source = v if source is None else source
-        points = v.shape[2:-1]
-        query, key, value = (self._split(t) for t in (self.query(v), self.key(source), self.value(source)))
+        maps = ((self.query, v), (self.key, source), (self.value, source))
+        parts = [measure.cut(rounded(linear(t), self.average_dtype)) for linear, t in maps]
+        points = parts[0].shape[2:-1]
+        query, key, value = (self._split(t) for t in parts)
         average = patched_attention(query, key, value, measure.weights)
-        return self.merge(average.permute(0, 2, 3, 1, 4).flatten(-2).unflatten(2, points))
+        return self.merge(measure.blend(average.permute(0, 2, 3, 1, 4).flatten(-2).unflatten(2, points)))
 
     def _split(self, t: Tensor) -> Tensor:
         """(batch, P, *points, c) -> (batch, heads, P, M, d_k)."""
-        t = rounded(t, self.average_dtype)
         return t.flatten(2, -2).unflatten(-1, (self.n_heads, -1)).permute(0, 3, 1, 2, 4)
 
 

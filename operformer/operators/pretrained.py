@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,15 @@ def load(folder: str | Path) -> Operator:
         >>> operator(torch.rand(3, 1, 101), Grid.uniform(101, bounds=[(0.0, 2.0)])).shape
         torch.Size([3, 1, 101])
     """
+    return load_hashed(folder)[0]
+
+
+def load_hashed(folder: str | Path) -> tuple[Operator, str]:
+    """The operator of a folder, as `load` gives it, and the hash of exactly these weights and settings.
+
+    What is derived from an operator carries the hash, and is refused once the folder holds another; see
+    `weights_hash`.
+    """
     folder = _place(folder)
     if not (folder / "config.json").is_file() and (folder / "operator" / "config.json").is_file():
         raise DataError(f"{folder} is the folder of a run; its operator is in {folder / 'operator'}")
@@ -70,14 +80,32 @@ def load(folder: str | Path) -> Operator:
     path = folder / "model.safetensors"
     is_earlier = "wrappers" not in config
     _check_shapes(described, tensor_shapes(path), path, is_earlier)
-    weights = read_tensors(path)
+    content = read_bytes(path)
+    weights = _tensors(content, path)
     if is_earlier:
         weights = today_names(weights, len(described.wrappers))
     kind = _checked_kind(weights, path)
     with torch.random.fork_rng(devices=[]):  # first weights are drawn on the CPU, and not kept
         operator = _build(config, folder / "config.json")
     operator.to(kind).load_state_dict(weights)
-    return operator.eval()
+    return operator.eval(), _hash(folder / "config.json", content)
+
+
+def weights_hash(folder: Path) -> str:
+    """The hash of the weights and settings that a folder holds now."""
+    return _hash(folder / "config.json", read_bytes(folder / "model.safetensors"))
+
+
+def check_weights(made: str, path: Path, now: str, command: str) -> None:
+    """Refuse what was made from other weights than those there are now; what says nothing of its own is taken."""
+    if made and made != now:
+        raise DataError(f"{path} was made from other weights than there are now; run: {command}")
+
+
+def _hash(config: Path, weights: bytes) -> str:
+    """Of both files: the same weights with other settings are another operator."""
+    parts = (sha256(content).digest() for content in (read_bytes(config), weights))
+    return sha256(b"".join(parts)).hexdigest()
 
 
 def make_operator(settings: Mapping[str, Any], where: str, **fixed: Any) -> Operator:
@@ -113,8 +141,12 @@ def _place(folder: str | Path) -> Path:
 
 def read_tensors(path: Path, most: int | None = None) -> dict[str, Tensor]:
     """The tensors of a safetensors file of at most so many bytes."""
+    return _tensors(read_bytes(path, most), path)
+
+
+def _tensors(content: bytes, path: Path) -> dict[str, Tensor]:
     try:
-        return load_tensors(read_bytes(path, most))
+        return load_tensors(content)
     except (SafetensorError, KeyError, ValueError) as error:
         if isinstance(error, DataError):
             raise

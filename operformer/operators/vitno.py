@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
-from operformer.domain.patches import TensorPatches, make_patches
-from operformer.domain.transform import Transform, make_transform
+from operformer.domain.blending import AnyTransform, Cover, make_cover, transform_on
+from operformer.domain.patches import TensorPatches
 from operformer.errors import UsageError
 from operformer.operators.composition import can_fuse, read
 from operformer.operators.encoder import EncoderLayer, PointwiseHead, attention_of, make_waves
 from operformer.operators.fused_modes import has_tables, lifted
 from operformer.operators.integral import AnyBasis, FourierIntegralOperator, Isotropic, make_spectrum, read_basis
 from operformer.operators.last import Last, make_last, read_last
-from operformer.operators.patched import PatchedOperator, check_patches, refuse_query
+from operformer.operators.patched import GivenOverlap, PatchedOperator, check_patches, read_overlap, refuse_query
 from operformer.operators.patched_attention import CommonPoints, PatchedAttention
 
 
@@ -38,6 +38,7 @@ class ViTNO(PatchedOperator):
         basis: of the lift, as in `FANO`; not isotropic.
         last: last layers on all of D, as in `FANO`. 64 is the paper's.
         waves: sines and cosines of the position along each axis that the lift sees. Good values: 0 (the paper), 8.
+        overlap: how far patches reach into their neighbours, as in `FANO`. Good values: 0 (the paper), 0.25.
 
     Example:
         >>> operator = ViTNO(n_patches=(2, 2), n_modes=4, in_channels=1, out_channels=1, hidden_channels=16)
@@ -59,12 +60,13 @@ class ViTNO(PatchedOperator):
         basis: AnyBasis | str = "fourier",
         last: Last = None,
         waves: int = 0,
+        overlap: GivenOverlap = 0.0,
     ) -> None:
         patches = check_patches(n_patches)
         super().__init__(len(patches), in_channels, out_channels, hidden_channels, n_layers)
         self.n_patches = self.partition = patches
         self.n_modes, self.n_heads, self.waves = n_modes, n_heads, waves
-        self.basis, self.last = read_basis(basis), read_last(last)
+        self.basis, self.last, self.overlap = read_basis(basis), read_last(last), read_overlap(overlap)
         if isinstance(self.basis, Isotropic):
             raise UsageError(f"the lift of a ViTNO has no isotropic form: got {self.basis.plain}; use a FANO")
         self.spectrum = make_spectrum(self.basis, n_modes, patches)
@@ -89,11 +91,11 @@ class ViTNO(PatchedOperator):
             v = v + patches.split(self.positions(x).unsqueeze(0))
         return self.finish(read(self.head, self.layers, v, points, x, patches.join), grid)
 
-    def _on(self, grid: Grid) -> tuple[TensorPatches, Transform, CommonPoints]:
-        patches = make_patches(grid, self.n_patches) if self.takes(grid) else None
-        if not isinstance(patches, TensorPatches):
+    def _on(self, grid: Grid) -> tuple[TensorPatches | Cover, AnyTransform, CommonPoints]:
+        patches = make_cover(grid, self.n_patches, self.overlap) if self.takes(grid) else None
+        if not isinstance(patches, TensorPatches | Cover):
             raise UsageError(self._refusal(grid))
-        transform = make_transform(patches, self.spectrum.basis, self.spectrum.n_modes, self.input_mean)
+        transform = transform_on(patches, self.spectrum.basis, self.spectrum.n_modes, self.input_mean)
         return patches, transform, attention_of(self.layers).on(patches, self.input_mean)
 
     def takes(self, grid: Grid) -> bool:
@@ -106,8 +108,8 @@ class ViTNO(PatchedOperator):
         """Cells of the nearest sizes that the patches divide."""
         return Grid.uniform(self._nearest(grid.sizes), grid.bounds, kind="cells")
 
-    def _lifted(self, u: Tensor, transform: Transform) -> Tensor:
-        """T_in on patches, by a half-precision kernel where the layers have one, too."""
+    def _lifted(self, u: Tensor, transform: AnyTransform) -> Tensor:
+        """T_in on patches, or on D where they overlap, by a half-precision kernel where the layers have one, too."""
         if not isinstance(self.lift, FourierIntegralOperator):
             return self.lift(u, transform)  # the literal form's
         mixing = self.lift.mixing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ import torch
 from operformer.data.store import Imported
 from operformer.errors import OperformerError, ResourceError, UsageError
 from operformer.files import LARGEST_TEXT, read_bytes, read_json
-from operformer.operators import Operator
+from operformer.operators import Operator, load
 from operformer.operators.earlier import today
 from operformer.operators.pretrained import OPERATORS, make_operator
 from operformer.problems import LAWS, PROBLEMS, Problem, describe, problem_of
@@ -61,13 +62,17 @@ class Data:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A problem, an operator for it (its name and its constructor's settings), the data and the training."""
+    """A problem, an operator for it (its name and its constructor's settings), the data and the training.
+
+    ``start`` is a trained operator to begin with: the folder of a run or of an operator, or a model's name.
+    """
 
     name: str
     problem: Problem
     operator: Mapping[str, Any] = field(default_factory=lambda: {"name": "TNO"})
     data: Data = field(default_factory=Data)
     training: Training = field(default_factory=Training)
+    start: str = ""
 
     def make_operator(self) -> Operator:
         """A fresh operator; its first weights follow from the training's seed."""
@@ -96,7 +101,7 @@ class Experiment:
             "operator": dict(self.operator),
             "data": asdict(self.data),
             "training": asdict(self.training),
-        }
+        } | ({"start": self.start} if self.start else {})
 
 
 def parse(mapping: Mapping[str, Any]) -> Experiment:
@@ -104,8 +109,10 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
     if not isinstance(mapping, Mapping):
         raise UsageError(f"an experiment must be a table of settings: got {mapping!r}")
     for key, value in mapping.items():
-        check_name(key, ["name", "problem", "operator", "data", "training"], f"unknown setting {key}")
-        if key != "name" and not isinstance(value, Mapping):
+        check_name(key, ["name", "problem", "operator", "data", "training", "start"], f"unknown setting {key}")
+        if key == "start" and not isinstance(value, str):
+            raise UsageError(f"start must be the folder of a trained operator: got {value!r}")
+        if key not in ("name", "start") and not isinstance(value, Mapping):
             raise UsageError(f"{key} must be a table of settings: got {value!r}")
     name = mapping.get("name", "experiment")
     if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.isprintable():
@@ -116,6 +123,7 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
         operator=_operator(mapping.get("operator", {})),
         data=construct(Data, mapping.get("data", {}), "data"),
         training=construct(Training, mapping.get("training", {}), "training"),
+        start=mapping.get("start", ""),
     )
     _check_operator(experiment)
     _check_resolutions(experiment)
@@ -157,19 +165,53 @@ def _check_resolutions(experiment: Experiment) -> None:
 NAMED = {path.stem: path for path in sorted((Path(__file__).parent / "named").glob("*.toml"))}
 
 
-def find_experiment(source: str, overrides: Sequence[str] = ()) -> Experiment:
-    """The experiment of a name in `NAMED` or of a .toml (or .json) file, changed by overrides."""
+def find_experiment(source: str, overrides: Sequence[str] = (), start: str = "") -> Experiment:
+    """The experiment of a name in `NAMED` or of a .toml (or .json) file, changed by overrides.
+
+    With ``start`` its operator is that trained one, and overrides of it have to be the same.
+    """
+    mapping = read_mapping(source)
+    if start and isinstance(mapping, dict):
+        given: dict[str, Any] = {"operator": {}}
+        for override in overrides:
+            if override.startswith("operator."):
+                apply_override(given, override)
+        mapping |= {"start": start, "operator": trained_settings(start, given["operator"])}
+    return changed(mapping, overrides)
+
+
+def read_mapping(source: str) -> Any:
+    """The nested plain values of a name in `NAMED` or of a .toml (or .json) file."""
     path = Path(source)
     if path.suffix == ".json":
-        return changed(read_json(path), overrides)
+        return read_json(path)
     if path.suffix == ".toml":
-        return changed(_read_toml(path), overrides)
+        return _read_toml(path)
     if path.suffix:
         raise UsageError(
-            f"an experiment is a name or a .toml file: got {source!r}; pairs of your own come in by operformer import, "
-            "and examples/own.toml is an experiment on them"
+            f"an experiment is a name or a .toml file: got {source!r}; samples of your own come in by operformer "
+            "import, and the folder that it makes is trained on"
         )
-    return changed(_read_toml(choose(NAMED, source, "the experiment")), overrides)
+    return _read_toml(choose(NAMED, source, "the experiment"))
+
+
+def trained_place(start: str) -> str:
+    """Where a trained operator is: inside a run, or where the name or the folder says."""
+    inside = Path(start) / "operator"
+    return str(inside) if inside.is_dir() else start
+
+
+def trained_settings(start: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a trained operator; settings that are given have to be the same."""
+    found = load(trained_place(start))
+    table = {"name": found.kind, **found.settings} | ({"wrappers": list(found.wrappers)} if found.wrappers else {})
+    plain = json.loads(json.dumps(table))
+    for key, value in given.items():
+        if plain.get(key) != value:
+            raise UsageError(
+                f"operator.{key} is {plain.get(key)!r} in {start}, whose weights belong to it; leave it out"
+            )
+    return {key: value for key, value in plain.items() if key not in ("dim", "in_channels", "out_channels")}
 
 
 def changed(mapping: Any, overrides: Sequence[str]) -> Experiment:
@@ -177,7 +219,7 @@ def changed(mapping: Any, overrides: Sequence[str]) -> Experiment:
     if not isinstance(mapping, dict):
         raise UsageError(f"an experiment must be a table of settings: got {mapping!r}")
     for override in overrides:
-        _apply(mapping, override)
+        apply_override(mapping, override)
     return parse(mapping)
 
 
@@ -188,7 +230,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not TOML: {error}") from None
 
 
-def _apply(mapping: dict[str, Any], override: str) -> None:
+def apply_override(mapping: dict[str, Any], override: str) -> None:
+    """Change one setting of nested plain values, as section.setting=value says."""
     key, equals, text = override.partition("=")
     section, dot, name = key.partition(".")
     if not (equals and text) or (not dot and key != "name"):

@@ -19,7 +19,8 @@ from operformer.evaluation.errors import Evaluation
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.standard import Outputs
 from operformer.files import read_json, remove, write_json
-from operformer.operators import Operator, load
+from operformer.operators import Operator
+from operformer.operators.pretrained import check_weights, load_hashed, weights_hash
 from operformer.runs.experiment import Experiment, parse
 from operformer.runs.provenance import note_seconds, read_provenance, read_seconds, write_provenance
 from operformer.runs.records import read_evaluations, read_outputs, read_rollout, write_outputs
@@ -43,6 +44,8 @@ class Run:
     clock: Mapping[str, float] = field(default_factory=dict)  # seconds of what is no epoch: data, evaluation
     made: Mapping[str, Any] = field(default_factory=dict)  # versions, commit and device of the training
     outputs: Outputs | None = None  # the units of standardised errors
+    weights: str = ""  # the hash of those that there are, which the evaluation was made from
+    is_hashed: bool = True  # whether the evaluation says so itself; those of earlier versions do not
 
     @property
     def seconds(self) -> float:
@@ -63,12 +66,16 @@ def read_run(folder: Path) -> Run:
     if not (folder / "evaluation.json").is_file():
         raise DataError(f"{folder} is not evaluated; run: operformer evaluate {folder}")
     evaluations = read_evaluations(folder / "evaluation.json")
-    parameters = load(folder / "operator").n_parameters
+    operator, weights = load_hashed(folder / "operator")
     # A link to nowhere is damage, too.
     rollout = read_rollout(folder / "rollout.json") if lexists(folder / "rollout.json") else None
+    check_weights(evaluations[0].weights, folder / "evaluation.json", weights, f"operformer evaluate {folder}")
+    if rollout is not None:
+        check_weights(rollout.weights, folder / "rollout.json", weights, f"operformer evaluate {folder}")
     metrics, clock, made = read_metrics(folder / "metrics.jsonl"), read_seconds(folder), read_provenance(folder)
     outputs = read_outputs(folder / "outputs.json") if lexists(folder / "outputs.json") else None
-    return Run(experiment, parameters, metrics, evaluations, rollout, clock, made, outputs)
+    is_hashed, parameters = bool(evaluations[0].weights), operator.n_parameters
+    return Run(experiment, parameters, metrics, evaluations, rollout, clock, made, outputs, weights, is_hashed)
 
 
 def read_experiment(folder: Path) -> Experiment:
@@ -88,8 +95,11 @@ def is_trained(experiment: Experiment, folder: Path) -> bool:
 
 
 def is_evaluated(experiment: Experiment, folder: Path) -> bool:
-    """The same, and evaluated."""
-    return is_trained(experiment, folder) and (folder / "evaluation.json").is_file()
+    """The same, and evaluated with the weights that there are."""
+    path = folder / "evaluation.json"
+    if not is_trained(experiment, folder) or not path.is_file():
+        return False
+    return read_evaluations(path)[0].weights in ("", weights_hash(folder / "operator"))
 
 
 def refuse_another(experiment: Experiment, folder: Path) -> None:

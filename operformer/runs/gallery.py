@@ -1,7 +1,7 @@
 """The first test samples on every grid of an evaluation, small enough for a page: gallery.npz.
 
 For the label of each grid the arrays LABEL/x, LABEL/y (planes and boxes), LABEL/u, LABEL/z, LABEL/prediction and
-LABEL/errors in float32, and LABEL/index in int64; no pickle.
+LABEL/errors in float32, and LABEL/index in int64; no pickle. The array weights is the hash of the operator's.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from operformer.text import shown
 SAMPLES = 6
 MOST = {1: 2048, 2: 128}  # points along an axis, by the number of axes of the picture
 LARGEST = 2**28  # bytes of a file
+WEIGHTS = "weights"
 _LABEL = re.compile(r"[\w.-]{1,40}", re.ASCII)
 
 
@@ -49,6 +50,7 @@ class Gallery(Mapping[str, Shown]):
     """The same samples on each grid, by its label, in the order of the evaluation."""
 
     grids: Mapping[str, Shown]
+    weights: str = ""  # the hash of those it was made from, as `load_hashed` gives it; empty if that is not known
 
     def __getitem__(self, label: str) -> Shown:
         return self.grids[label]
@@ -78,6 +80,8 @@ def write_gallery(gallery: Gallery, path: Path) -> None:
         for name, values in vars(samples).items()
         if values is not None
     }
+    if gallery.weights:
+        arrays[WEIGHTS] = np.frombuffer(bytes.fromhex(gallery.weights), np.uint8)
     content = io.BytesIO()
     np.savez(content, **arrays)  # numbers only, so nothing is pickled
     write_bytes(path, content.getvalue())
@@ -91,9 +95,12 @@ def read_gallery(path: Path) -> Gallery:
             if contents.refused:
                 name, reason = next(iter(contents.refused.items()))
                 raise DataError(f"{shown(name)} {reason}")
-            labels = dict.fromkeys(name.rpartition("/")[0] for name in contents.arrays)
             arrays = {name: np.array(contents.array(name)[()]) for name in contents.arrays}
-        return Gallery({label: _shown(label, arrays) for label in labels})
+        weights = arrays.pop(WEIGHTS, np.empty(0, np.uint8))
+        if weights.dtype != np.uint8 or weights.shape not in ((0,), (32,)):
+            raise DataError("the hash of its weights is none")
+        labels = dict.fromkeys(name.rpartition("/")[0] for name in arrays)
+        return Gallery({label: _shown(label, arrays) for label in labels}, weights.tobytes().hex())
     except DataError as error:
         reason = str(error).removeprefix(f"{path} ")
         raise DataError(f"{path} is no gallery ({reason}); run: operformer evaluate {path.parent}") from None

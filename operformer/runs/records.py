@@ -21,6 +21,7 @@ from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
 from operformer.evaluation.standard import Outputs
 from operformer.files import read_json, write_json
+from operformer.operators.pretrained import check_weights, weights_hash
 from operformer.settings import construct
 
 
@@ -76,10 +77,10 @@ def read_rollout(path: Path) -> Rollout:
 
 def rollout_of(values: Mapping[str, Any]) -> Rollout:
     """The rollout that plain values describe."""
-    given = _complete(Rollout, values)
+    given = _complete(Rollout, {"weights": "", **values})  # which files of 0.1.0 do not have
     errors, persistence = (_steps(given[name], len(given["times"])) for name in ("errors", "persistence"))
     last = None if given["spectrum"] is None else spectrum_of(given["spectrum"])
-    times = {"times": given["times"]}
+    times = {"times": given["times"], "weights": given["weights"]}
     return construct(Rollout, times, "rollout", errors=errors, persistence=persistence, spectrum=last)
 
 
@@ -101,7 +102,7 @@ def _told_as_damage(path: Path) -> Iterator[None]:
 
 def _evaluation(values: Mapping[str, Any]) -> Evaluation:
     nested = ("median_sample", "worst_sample", "spectrum", "jumps")
-    values = {"standardised_errors": [], **values}  # which files of 0.1.0 do not have
+    values = {"standardised_errors": [], "weights": "", **values}  # which files of 0.1.0 do not have
     evaluation = construct(
         Evaluation,
         {key: value for key, value in _complete(Evaluation, values).items() if key not in nested},
@@ -166,7 +167,7 @@ _NUMBERS = ("alpha", "delta", "factor", "relative_error")
 
 def write_calibration(calibration: Calibration, coverages: Mapping[str, Coverage], path: Path) -> None:
     """Put the calibration at the path in one step, with what was counted on test pairs, by grid."""
-    values = {name: getattr(calibration, name) for name in (*_NUMBERS, "count")}
+    values = {name: getattr(calibration, name) for name in (*_NUMBERS, "count", "weights")}
     values |= {"coverage": {label: asdict(found) for label, found in coverages.items()}}
     write_json(path, values | {"grid": _grid_values(calibration.grid), "spread": calibration.spread.tolist()})
 
@@ -182,10 +183,14 @@ def read_calibration(path: Path) -> Calibration:
             raise ValueError("a number is not finite")
         if tuple(spread.shape[1:]) != grid.shape or bool((spread <= 0).any()):
             raise ValueError("the spread is no positive function on its grid")
-        return Calibration(**numbers, count=int(values["count"]), spread=spread, grid=grid)
+        weights = str(values.get("weights", ""))
+        found = Calibration(**numbers, count=int(values["count"]), spread=spread, grid=grid, weights=weights)
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError, RuntimeError) as error:
         reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
         raise DataError(f"{path} is damaged ({reason}); run: operformer calibrate {path.parent}") from None
+    if (path.parent / "operator").is_dir():
+        check_weights(weights, path, weights_hash(path.parent / "operator"), f"operformer calibrate {path.parent}")
+    return found
 
 
 def _grid_values(grid: Grid) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,14 @@ from operformer.evaluation.conformal import Calibration, Coverage, SpreadName, c
 from operformer.evaluation.errors import Evaluation, assess, partition, predictions, relative_errors
 from operformer.evaluation.rollout import Rollout, study_rollout
 from operformer.files import held, refuse_links, remove
-from operformer.operators import Operator, load
+from operformer.operators import Operator
+from operformer.operators.pretrained import load_hashed
 from operformer.problems import describe
 from operformer.problems.problem import Draws
 from operformer.runs.experiment import Experiment
 from operformer.runs.folder import occupy, outputs_of, read_experiment, refuse_another
 from operformer.runs.gallery import Gallery, show, write_gallery
+from operformer.runs.onward import first_weights
 from operformer.runs.provenance import note_seconds
 from operformer.runs.records import write_calibration, write_evaluations, write_rollout
 from operformer.training.lock import FOLDERS, locked
@@ -42,7 +45,7 @@ def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) 
     draws = draws or Draws()
     refuse_another(experiment, folder)
     check_device(experiment.training)
-    operator = experiment.make_operator()  # before the draw, which may take long: its package may be missing
+    operator = first_weights(experiment, folder)  # before the draw, which may take long: its package may be missing
     data, problem = experiment.data, experiment.problem
     started = time.monotonic()
     pairs, coarser = training_pairs(experiment, draws)
@@ -51,6 +54,8 @@ def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) 
     with locked(folder) if is_first() else nullcontext():
         if is_first():
             occupy(experiment, folder, parts.train, drawing)
+            if experiment.start and not (folder / "start" / "config.json").is_file():
+                operator.save_pretrained(folder / "start")
         return train(
             operator,
             [*coarser, parts.train] if coarser else parts.train,
@@ -70,21 +75,22 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
     """
     refuse_links(folder, FOLDERS)
     draws, started = draws or Draws(), time.monotonic()
-    experiment, operator, device = _trained(folder)
+    experiment, operator, weights, device = _trained(folder)
     is_periodic, outputs = experiment.problem.boundary == "periodic", outputs_of(folder, operator)
     evaluations, shown = [], {}
     for label, samples in _tests(experiment, operator, device, draws):
         check_samples(samples, "test")
         prediction = predictions(operator, samples)
-        evaluations.append(assess(prediction, samples, label, is_periodic, partition(operator), outputs))
+        found = assess(prediction, samples, label, is_periodic, partition(operator), outputs)
+        evaluations.append(replace(found, weights=weights))
         shown[label] = show(prediction, samples, torch.tensor(evaluations[-1].errors))
     rolled = _roll_out(operator, experiment, device, draws)
     with held(folder, create=False):
-        write_gallery(Gallery(shown), folder / "gallery.npz")
+        write_gallery(Gallery(shown, weights), folder / "gallery.npz")
         if rolled is None:
             remove(folder / "rollout.json")
         else:
-            write_rollout(rolled, folder / "rollout.json")
+            write_rollout(replace(rolled, weights=weights), folder / "rollout.json")
         note_seconds(folder, "evaluation", time.monotonic() - started)
         write_evaluations(evaluations, folder / "evaluation.json")
     return evaluations
@@ -95,9 +101,10 @@ def calibrate_run(
 ) -> tuple[Calibration, dict[str, Coverage]]:
     """A conformal band from the validation pairs or fresh draws, and how often it holds on test pairs, by grid."""
     refuse_links(folder, FOLDERS)
-    experiment, operator, device = _trained(folder)
+    experiment, operator, weights, device = _trained(folder)
     check_request(experiment.data.validation if fresh is None else fresh, alpha, delta, spread)
     found = calibrate(operator, calibration_pairs(experiment, fresh, device), alpha, delta, spread)
+    found = replace(found, weights=weights)
     tests = _tests(experiment, operator, device, Draws())
     coverages = {label: coverage(found, operator, samples) for label, samples in tests}
     with held(folder, create=False):
@@ -112,13 +119,14 @@ def errors_on_tests(experiment: Experiment, operator: Operator, draws: Draws | N
     return list(relative_errors(operator, samples).tolist())
 
 
-def _trained(folder: Path) -> tuple[Experiment, Operator, torch.device]:
-    """The experiment of a run, and its operator on the device that it was trained on."""
+def _trained(folder: Path) -> tuple[Experiment, Operator, str, torch.device]:
+    """The experiment of a run, its operator on the device that it was trained on, and the hash of its weights."""
     experiment = read_experiment(folder)
     if not (folder / "operator").is_dir():
         raise DataError(f"{folder} has finished no epoch yet; train it first")
     device = training_device(experiment.training)
-    return experiment, load(folder / "operator").to(device), device
+    operator, weights = load_hashed(folder / "operator")
+    return experiment, operator.to(device), weights, device
 
 
 def _tests(

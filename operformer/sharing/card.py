@@ -9,10 +9,18 @@ from typing import Any
 from operformer import __version__
 from operformer.errors import DataError
 from operformer.files import LARGEST_TEXT, read_bytes, write_bytes
-from operformer.operators.pretrained import SHIPPED
+from operformer.operators.pretrained import SHIPPED, check_weights, weights_hash
 from operformer.runs import Run
 from operformer.runs.experiment import NAMED, find_experiment
-from operformer.runs.report.tables import Table, error_table, grid_name, percent, settings_table, spoken_operator
+from operformer.runs.report.tables import (
+    UNKNOWN_WEIGHTS,
+    Table,
+    error_table,
+    grid_name,
+    percent,
+    settings_table,
+    spoken_operator,
+)
 from operformer.text import markdown
 
 PAPER = """@article{calvello2025continuum,
@@ -29,15 +37,20 @@ def write_card(run: Run, path: Path, name: str = "owner/name", licence: str = "m
     write_bytes(path, card(run, name, licence).encode())
 
 
-def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str = "from_pretrained") -> str:
-    """Front matter for machines, then how to load the operator, its errors by grid, what it was made of, the paper."""
+def card(
+    run: Run, name: str = "owner/name", licence: str = "mit", loader: str = "from_pretrained", weights: str = ""
+) -> str:
+    """Front matter for machines, then how to load the operator, its errors by grid, what it was made of, the paper.
+
+    ``weights`` is the hash of the files that the card lies beside, if they are not those of the run.
+    """
     experiment = run.experiment
     operator = spoken_operator(experiment.operator["name"])
     data, training = experiment.data, experiment.training
     return "\n".join(
         [
             "---",
-            *(f"{key}: {_quoted(value)}" for key, value in _front_matter(run, licence).items()),
+            *(f"{key}: {_quoted(value)}" for key, value in _front_matter(run, licence, weights or run.weights).items()),
             "---",
             "",
             f"# {markdown(experiment.name)}",
@@ -51,7 +64,7 @@ def card(run: Run, name: str = "owner/name", licence: str = "mit", loader: str =
             "",
             f"## {error_table([run]).title}",
             "",
-            f"{data.test} test pairs, the same draws on every grid.",
+            f"{data.test} test pairs, the same draws on every grid.{_origin(run)}",
             "",
             error_table([run]).markdown(),
             "",
@@ -98,6 +111,7 @@ def model_table(models: Path = SHIPPED) -> Table:
     rows = []
     for path in sorted(models.glob("*/README.md")):
         try:
+            check_card(path)
             said = read_front_matter(path)["operformer"]
             errors = (percent(said["median"]), percent(said["worst"]))
             what = (said["maps"], said["operator"], f"{said['parameters']:,}", said["trained"])
@@ -115,6 +129,18 @@ def _quoted(value: Any) -> str:
     return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
+def check_card(path: Path) -> None:
+    """Refuse a card that lies beside other weights than it was written for; earlier cards do not say."""
+    said = read_front_matter(path).get("operformer", {})
+    made = said.get("weights", "") if isinstance(said, dict) else ""
+    if made:
+        check_weights(str(made), path, weights_hash(path.parent), "operformer card RUN")
+
+
+def _origin(run: Run) -> str:
+    return "" if run.is_hashed else f" {UNKNOWN_WEIGHTS[0].upper()}{UNKNOWN_WEIGHTS[1:]}."
+
+
 def _where(run: Run) -> str:
     return f" on {run.made['device']}" if run.made.get("device") else ""
 
@@ -127,7 +153,7 @@ def _scale(run: Run) -> str:
     return " This is a small run, trained in minutes: an example, not a result."
 
 
-def _front_matter(run: Run, licence: str) -> dict[str, Any]:
+def _front_matter(run: Run, licence: str, weights: str) -> dict[str, Any]:
     """What the Hub indexes; values are JSON, which YAML takes as they are."""
     experiment = run.experiment
     problem = experiment.to_mapping()["problem"]["name"]
@@ -152,6 +178,7 @@ def _front_matter(run: Run, licence: str) -> dict[str, Any]:
             "trained": f"{_pairs(run)}{_where(run)}{', a small run' if _scale(run) else ''}",
             "median": run.evaluation("1x").median,
             "worst": run.evaluation("1x").worst,
+            "weights": weights,
         },
     }
 

@@ -15,6 +15,7 @@ from typing import Any
 from operformer.errors import DataError, ResourceError, UsageError
 from operformer.operators.operator import Operator
 from operformer.operators.pretrained import load
+from operformer.sharing.card import check_card
 
 FILES = ["config.json", "model.safetensors"]
 CARD = "README.md"
@@ -37,6 +38,8 @@ def push_to_hub(
         else:
             folder = Path(operator)
             load(folder)  # what does not load here would not load elsewhere
+            if (folder / CARD).is_file():
+                check_card(folder / CARD)
         api = hub.HfApi()
         address = str(api.create_repo(name, private=private, exist_ok=True))
         api.upload_folder(repo_id=name, folder_path=folder, allow_patterns=[*FILES, CARD], commit_message=message)
@@ -64,7 +67,7 @@ def _check_name(name: str) -> None:
 
 def _import_hub() -> Any:
     try:
-        import huggingface_hub
+        import huggingface_hub.errors  # which the package does not import by itself
     except ImportError as error:
         raise ResourceError(
             f"the Hub needs huggingface_hub, not installed here ({error}); try: pip install 'operformer[hub]'"

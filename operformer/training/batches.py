@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate
 from math import prod
 from typing import Any, Literal
@@ -72,12 +71,12 @@ class Plan:
         ends = [self.epochs * end / sum(self.stages) for end in accumulate(self.stages)]
         return next(level for level, end in enumerate(ends) if epoch < end - 1e-9 or level + 1 == len(ends))
 
-    @cached_property
-    def updates(self) -> int:
-        """The batches of all epochs."""
+    def updates(self, begin: int = 0, end: int | None = None) -> int:
+        """The batches of the epochs from ``begin`` to before ``end``, of all if nothing is said."""
+        epochs = range(begin, self.epochs if end is None else end)
         if len(self.sizes) == 1:
-            return self.epochs * len(self.levels(0))
-        return sum(len(self.levels(epoch)) for epoch in range(self.epochs))
+            return len(epochs) * len(self.levels(0))
+        return sum(len(self.levels(epoch)) for epoch in epochs)
 
 
 def batch_sizes(finest: int, levels: Sequence[Pairs], batches: BatchName = "points") -> tuple[int, ...]:

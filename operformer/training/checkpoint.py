@@ -149,7 +149,7 @@ def load_checkpoint(folder: Path, state: State) -> Progress | None:
     if stored.description != operator.description or stored.input_mean.dtype != operator.input_mean.dtype:
         raise DataError(f"{last} holds another operator than this run's; train into another folder")
     try:
-        _assign(operator.state_dict(), stored.state_dict())
+        assign(operator.state_dict(), stored.state_dict())
         _restore_moments(state.optimizer, read_tensors(last / "optimizer.safetensors"), record["rates"])
         state.schedule.load_state_dict(record["schedule"])
         if state.scale:
@@ -177,6 +177,9 @@ def keep_settings(folder: Path, settings: Training) -> None:
         if not isinstance(there, dict):
             raise DataError(f"{path} is damaged (no table of settings); restore it")
         before = json.loads(json.dumps(asdict(Training()))) | there  # settings that are newer than the folder
+        begun = [n for n in wanted["restarts"] if n < last_epoch(folder / "checkpoints")]
+        if before["restarts"][: len(begun)] == begun:  # a cycle may be added at the end
+            before["restarts"] = wanted["restarts"]
         differing = [name for name, value in wanted.items() if before[name] != value]
         if differing:
             raise UsageError(f"{folder} holds a training with another {differing[0]}; train into another folder")
@@ -185,8 +188,13 @@ def keep_settings(folder: Path, settings: Training) -> None:
 
 def last_epoch(folder: Path) -> int:
     """How many epochs the last checkpoint in the folder has behind it; 0 if there is none."""
+    return last_position(folder)[0]
+
+
+def last_position(folder: Path) -> tuple[int, int]:
+    """The epochs behind the last checkpoint in the folder, and the batches of the next one; zeros if there is none."""
     found = _checkpoints(folder)
-    return _position(found[-1])[0] if found else 0
+    return _position(found[-1]) if found else (0, 0)
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -241,7 +249,8 @@ def _checked_record(last: Path, most: int) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def _assign(targets: dict[str, Tensor], full: dict[str, Tensor]) -> None:
+def assign(targets: dict[str, Tensor], full: dict[str, Tensor]) -> None:
+    """Give tensors, or this process's shards of them, the values of whole ones."""
     for name, target in targets.items():
         target.copy_(sharded_like(full[name], target))
 
@@ -302,7 +311,7 @@ def _restore_average(average: WeightAverage, tensors: dict[str, Tensor], updates
             raise ValueError(f"the averaged {name} has a wrong shape or is not finite")
     if type(updates) is not int or updates < 0:
         raise TypeError(f"the averaged updates are no whole number: {updates!r}")
-    _assign(average.weights, tensors)
+    assign(average.weights, tensors)
     average.updates = updates
 
 

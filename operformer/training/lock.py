@@ -15,7 +15,7 @@ from operformer.errors import DataError, ResourceError, UsageError
 from operformer.files import GoneError, Held, Place, held, refuse_links, remove_folder
 
 NAME = ".lock"
-FOLDERS = ("checkpoints", "operator", "tensorboard")
+FOLDERS = ("checkpoints", "cycles", "operator", "start", "tensorboard")
 _locked: set[Held] = set()
 
 

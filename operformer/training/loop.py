@@ -31,8 +31,10 @@ from operformer.training.batches import Augmentation, Plan, batch_sizes, levels_
 from operformer.training.checkpoint import (
     Progress,
     State,
+    assign,
     gather,
     keep_settings,
+    last_position,
     load_checkpoint,
     what_is_left,
     write_checkpoint,
@@ -64,7 +66,8 @@ def train(
     """Fit the operator to the samples. The same folder again resumes from its last checkpoint, to the same numbers.
 
     Args:
-        operator: a fresh operator. Its normalisation is fitted on the samples first.
+        operator: a fresh operator, whose normalisation is fitted on the samples first, or a trained one, which keeps
+            its own and learns on.
         samples: what to train on, or the same samples on several grids, from the coarsest to the finest.
         validation: samples that choose the epoch whose weights are kept. Good value: a tenth of the training samples.
         settings: how to train.
@@ -139,16 +142,11 @@ def _prepare(
     is_one_gpu = ranks.device.type == "cuda" and ranks.world == 1
     has_graphs = settings.compile and is_one_gpu and _are_on(levels, ranks.device)
     module = ranks.setup(operator, settings.compile and not has_graphs)
-    optimizer = make_optimizer(settings.optimizer, operator, settings.learning_rate, settings.weight_decay)
     sizes = batch_sizes(settings.batch_size, levels, settings.batches)
-    plan = Plan(len(levels[0]), sizes, settings.epochs, settings.seed, settings.resolutions, settings.stages)
-    state = State(
-        operator,
-        optimizer,
-        make_schedule(settings.schedule, optimizer, plan.updates),
-        WeightAverage(operator, settings.ema) if settings.ema else None,
-        LossScale() if settings.averages == "float16" else None,
-    )
+    first = settings.cycle(0)[1]  # later cycles stay at the finest resolution, or among all
+    plan = Plan(len(levels[0]), sizes, first, settings.seed, settings.resolutions, settings.stages)
+    done, batches = last_position(folder / "checkpoints")
+    state = _state(operator, settings, plan, max(0, done if batches else done - 1))
     return _Job(
         settings,
         folder,
@@ -169,6 +167,36 @@ def _prepare(
     )
 
 
+def _state(operator: Operator, settings: Training, plan: Plan, epoch: int) -> State:
+    """Optimizer, schedule and averages as they begin the cycle that an epoch belongs to."""
+    optimizer = make_optimizer(settings.optimizer, operator, settings.learning_rate, settings.weight_decay)
+    return State(
+        operator,
+        optimizer,
+        make_schedule(settings.schedule, optimizer, plan.updates(*settings.cycle(epoch))),
+        WeightAverage(operator, settings.ema) if settings.ema else None,
+        LossScale() if settings.averages == "float16" else None,
+    )
+
+
+def _restarted(job: _Job, epoch: int) -> _Job:
+    """A fresh cycle from the best weights so far.
+
+    These are kept in a folder of their own: the best operator may be another one when the training resumes from here.
+    """
+    start = job.folder / "cycles" / f"{epoch:04d}"
+    job.ranks.first(partial(_keep, job.folder / "operator", start))
+    assign(job.state.operator.state_dict(), load(start).state_dict())
+    state = _state(job.state.operator, job.settings, job.plan, epoch)
+    return replace(job, state=state, update=replace(job.update, state=state))
+
+
+def _keep(operator: Path, folder: Path) -> None:
+    """Copy an operator, once."""
+    if not (folder / "config.json").is_file():  # written after the weights
+        load(operator).save_pretrained(folder)
+
+
 def _carry_out(job: _Job, progress: Progress, signals: StopSignals, title: str) -> None:
     """All epochs that are left, with what is shown and written of them."""
     if progress.epoch >= job.settings.epochs:
@@ -181,6 +209,8 @@ def _carry_out(job: _Job, progress: Progress, signals: StopSignals, title: str) 
     with display:
         for epoch in range(progress.epoch, job.settings.epochs):
             started = time.monotonic()
+            if epoch in job.settings.restarts and not progress.batch:
+                job = _restarted(job, epoch)
             progress = _epoch(job, progress, display, watch, signals)
             loss = progress.loss / job.plan.count
             progress, error = _validate(job, replace(progress, epoch=epoch + 1, batch=0, loss=0.0))

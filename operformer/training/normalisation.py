@@ -24,7 +24,14 @@ def fit_normalisation(operator: Operator, train: Pairs) -> None:
     Integrals by the grid's weights, so the fit does not depend on the resolution. A channel that is constant keeps
     scale 1. The domain of the grid becomes the operator's unit cube. Of an operator that adds its input, z - u counts;
     where what is learned is zero at the boundary, about zero: mean 0, and the root mean square for a deviation.
+    One that was trained before keeps its means and deviations, which its weights are made for.
     """
+    bounds = torch.tensor(train.grid.bounds, dtype=torch.float64)
+    is_trained = is_fitted(operator)
+    operator.domain_lower.copy_(bounds[:, 0])
+    operator.domain_extent.copy_(bounds[:, 1] - bounds[:, 0])
+    if is_trained:
+        return
     u, z = (Moments(channels) for channels in train.channels)
     for block in train.blocks(BLOCK):
         u.add(block.u, block.grid)
@@ -36,6 +43,9 @@ def fit_normalisation(operator: Operator, train: Pairs) -> None:
     ):
         mean.copy_(found_mean)
         scale.copy_(torch.where(deviation > 1e-12 * found_mean.abs(), deviation, 1.0))
-    bounds = torch.tensor(train.grid.bounds, dtype=torch.float64)
-    operator.domain_lower.copy_(bounds[:, 0])
-    operator.domain_extent.copy_(bounds[:, 1] - bounds[:, 0])
+
+
+def is_fitted(operator: Operator) -> bool:
+    """Whether an operator carries a normalisation: fresh from its constructor it has means 0 and deviations 1."""
+    means, scales = (operator.input_mean, operator.output_mean), (operator.input_scale, operator.output_scale)
+    return any(bool((mean != 0).any()) for mean in means) or any(bool((scale != 1).any()) for scale in scales)

@@ -48,6 +48,7 @@ class Training:
         stages: the part of the epochs for each resolution, coarse to fine; equal parts if it is empty.
         augment: move every sample by a random symmetry of the problem.
         save_minutes: between checkpoints inside an epoch.
+        restarts: epochs after which the rate begins a fresh cycle, from the best weights so far. ``epochs`` counts all.
 
     Example:
         >>> Training(epochs=20, batch_size=8, learning_rate=2e-3, schedule="one-cycle", loss="h1").epochs
@@ -75,6 +76,7 @@ class Training:
     stages: tuple[float, ...] = ()
     augment: bool = False
     save_minutes: float = 10.0
+    restarts: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self, "training")
@@ -94,12 +96,21 @@ class Training:
             raise UsageError(f"training.stages must be positive: got {list(self.stages)}; try [0.75, 0.25]")
         if self.stages and self.resolutions == "mixed":
             raise UsageError('training.stages goes with training.resolutions "staged" or "growing"; leave it out')
+        if list(self.restarts) != sorted({n for n in self.restarts if 0 < n < self.epochs}):
+            raise UsageError(
+                f"training.restarts must rise from 1 to below training.epochs, {self.epochs}: got {list(self.restarts)}"
+            )
         if self.accumulation > self.batch_size:
             parts = f"got {self.accumulation} parts of {self.batch_size} pairs"
             raise UsageError(f"training.accumulation must not exceed training.batch_size: {parts}")
         if self.optimizer == "muon" and self.strategy == "fsdp":
             raise UsageError('Muon needs whole matrices: got training.strategy "fsdp"; set it to "ddp"')
         check_seed("training.seed", self.seed)
+
+    def cycle(self, epoch: int) -> tuple[int, int]:
+        """The first epoch of the cycle that an epoch, counted from 0, belongs to, and the epoch after its last."""
+        first = max((n for n in self.restarts if n <= epoch), default=0)
+        return first, min((n for n in self.restarts if n > epoch), default=self.epochs)
 
 
 def check_device(settings: Training) -> None:

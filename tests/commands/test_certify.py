@@ -7,6 +7,7 @@ import torch
 
 from operformer import TNO, Transformer
 from operformer.cli import main
+from operformer.operators.pretrained import weights_hash
 from operformer.problems import ControlledODE
 from operformer.runs import train_run
 from operformer.runs.experiment import Data, Experiment
@@ -32,13 +33,14 @@ def call(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("kind", "code"), [(TNO, 0), (Transformer, 1)])
-def test_a_saved_operator(call, kind, code):
+def test_a_saved_operator(call, tmp_path, kind, code):
     torch.manual_seed(0)
     kind(1, 1, 1, **SMALL).save_pretrained("mine")
     found, out, err = call("mine")
     assert found == code
     assert err == ""
-    assert out.splitlines()[0] == f"{kind.__name__} on Grid(nodes, 65 points in [0, 1]) and its relatives"
+    first = f"{kind.__name__} on Grid(nodes, 65 points in [0, 1]) and its relatives, weights "
+    assert out.splitlines()[0] == first + weights_hash(tmp_path / "mine")[:16]
     assert out.splitlines()[-1].startswith("certificate passed" if code == 0 else "certificate not passed")
 
 

@@ -8,6 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import project_pages
 import pytest
 
 import operformer
@@ -17,7 +18,9 @@ pytestmark = pytest.mark.pages
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LANGUAGES = {"python", "sh", "text", "py", "included"}  # the first two run as they are printed
-SOURCES = sorted(path for path in DOCS.rglob("*.md") if "making" not in path.parts)
+# The source of every page; pages lie in the site as their names say.
+SOURCES = {path.relative_to(DOCS).as_posix(): path for path in sorted(DOCS.rglob("*.md")) if "making" not in path.parts}
+SOURCES |= {page: ROOT / source for source, page in project_pages.SOURCES.items()}
 
 
 class Links(HTMLParser):
@@ -57,23 +60,19 @@ def parsed(site, pages):
     return {path: Links(path.read_text()) for path in [*pages, site / "404.html"]}
 
 
-def page_of(source):
-    return source.relative_to(DOCS).with_suffix(".html").as_posix()
-
-
 def test_every_source_is_a_page_and_stands_in_the_navigation(site, pages, parsed):
-    assert {path.relative_to(site).as_posix() for path in pages} == {page_of(source) for source in SOURCES}
-    front = site / "index.html"
-    shown = {urlsplit(link).path for link in parsed[front].links}
+    there = {path.relative_to(site).as_posix() for path in pages}
+    assert there == {page.replace(".md", ".html") for page in SOURCES}
     navigation = (ROOT / "mkdocs.yml").read_text()
-    for source in SOURCES:
-        assert source.relative_to(DOCS).as_posix() in navigation
-    sections = {source.parent for source in SOURCES} - {DOCS}
-    for section in sections:  # a tab leads to the first page of its section, which has the others beside it
-        first = next(site / page_of(s) for s in SOURCES if s.parent == section)
+    assert [page for page in SOURCES if page not in navigation] == []
+    for section in {"api", "operators", "problems"}:  # the first page of a section has the others beside it
+        inside = sorted(page for page in there if page.startswith(f"{section}/"))
+        first = site / inside[0]
         beside = {(first.parent / urlsplit(link).path).resolve() for link in parsed[first].links}
-        assert {(site / page_of(s)).resolve() for s in SOURCES if s.parent == section} <= beside
-    assert {"start.html", "mathematics.html", "reproduction.html", "recipes.html"} <= shown
+        assert {(site / page).resolve() for page in inside} <= beside
+    text = parsed[site / "api" / "training.html"].text
+    assert "decay of averaged weights, which are then validated and kept" in text
+    assert "learning_rate" in text
 
 
 def test_no_link_is_broken(parsed):
@@ -104,11 +103,11 @@ def test_nothing_is_fetched_from_outside(site, parsed):
 
 def test_formulas_became_mathml(site):
     total = 0
-    for source in SOURCES:
+    for page, source in SOURCES.items():
         written = re.sub(r"```.*?```|`[^`\n]*`", "", source.read_text(), flags=re.DOTALL)
         displayed = written.count("$$") // 2
         inline = len(re.findall(r"\$[^$]+\$", re.sub(r"\$\$.*?\$\$", "", written, flags=re.DOTALL)))
-        text = (site / page_of(source)).read_text()
+        text = (site / page.replace(".md", ".html")).read_text()
         assert len(re.findall(r'<math[^>]*display="block"', text)) == displayed, source
         assert len(re.findall(r'<math[^>]*display="inline"', text)) == inline, source
         assert "arithmatex" not in text
@@ -120,10 +119,12 @@ def test_formulas_became_mathml(site):
 def test_documents_of_the_repository_are_pages_as_they_are(site, parsed, name, page):
     """Every word of them is there: Markdown takes none for a tag or a formula."""
     shown = re.sub(r"[\s¶]+", "", parsed[site / page].text)
-    for line in (ROOT / name).read_text().splitlines():
+    for line in re.sub(
+        r"(?<=\])\([^)]*\)", "", (ROOT / name).read_text()
+    ).splitlines():  # where a link leads is not shown
         if line.startswith("|---"):
             continue
-        for words in re.split(r"[*`|#]+|^- ", line):
+        for words in re.split(r"[*`|#\[\]]+|^- ", line):
             assert re.sub(r"\s+", "", words) in shown, words
 
 
@@ -136,20 +137,18 @@ def test_the_front_page_is_the_readme_s(site, parsed):
 
 def test_every_name_of_the_front_is_described_in_its_own_words(parsed):
     pages = {path: page for path, page in parsed.items() if path.parent.name == "api"}
-    words = {path: page.text for path, page in pages.items()}
+    text = {path: page.text for path, page in pages.items()}
     for name in operformer.__all__:
         thing = getattr(operformer, name)
         place = f"{thing.__module__}.{thing.__qualname__}"
         (path,) = (path for path, page in pages.items() if place in page.anchors)
-        docstring = inspect.getdoc(thing).replace("``", "").replace("`", "")
-        for paragraph in docstring.split("\n\n"):
-            assert " ".join(paragraph.split()) in words[path], (name, paragraph)
-
-
-def test_comments_beside_fields_describe_them(site, parsed):
-    text = parsed[site / "api" / "learning.html"].text
-    assert "Decay of the averaged weights, which are then validated and kept; 0 is none." in text
-    assert "Of several processes: whole copies, or shards of the weights." in text
+        said = re.sub(r"`+", "", inspect.getdoc(thing)).split("\n\n")
+        for paragraph in said:
+            is_section = paragraph.startswith(("Args:", "Returns:", "Example"))
+            for words in (
+                re.split(r"^    \w[\w, ]*: ", paragraph, flags=re.MULTILINE)[1:] if is_section else [paragraph]
+            ):
+                assert " ".join(words.split()) in text[path], (name, words)
 
 
 def test_every_command_shows_its_help(site, parsed):
@@ -165,7 +164,7 @@ def test_every_command_shows_its_help(site, parsed):
 
 def test_programs_on_pages_are_marked(pages):
     """Fences have a language that says whether they run, so that none is left to guess."""
-    for source in SOURCES:
+    for source in SOURCES.values():
         fences = re.findall(r"^```(.*)$", source.read_text(), flags=re.MULTILINE)
         assert {re.sub(r"\{.*\}", "included", fence) for fence in fences[::2]} <= LANGUAGES, source
         assert set(fences[1::2]) <= {""}, source

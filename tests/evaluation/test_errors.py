@@ -63,11 +63,6 @@ def test_an_even_number_of_errors_has_its_median_between_two():
     assert evaluation.median_sample.error == pytest.approx(0.25, rel=1e-12)
 
 
-def test_one_sample_is_its_own_median():
-    evaluation = evaluate(Double().double(), samples_with((0.25,)), "here")
-    assert (evaluation.median, evaluation.mean, evaluation.worst) == pytest.approx((0.25,) * 3, rel=1e-12)
-
-
 def test_the_curves_are_those_of_the_median_and_the_worst_sample():
     samples = samples_with((0.3, 0.1, 0.25, 0.75, 0.5))
     evaluation = evaluate(Double().double(), samples, "here")

@@ -1,7 +1,7 @@
 """Rollouts of maps whose powers are known, their growth of error, and the record of it."""
 
 import json
-from math import inf, pi
+from math import inf
 
 import pytest
 import torch
@@ -78,24 +78,6 @@ def test_errors_grow_by_hand():
     assert found.persistence_medians == pytest.approx([2**0.5, 2, 2**0.5, 0], rel=1e-12)
     assert found.times == (0.5, 1.0, 1.5, 2.0)
     assert found.spectrum.error == pytest.approx([0.4641**2 * share for share in found.spectrum.truth], rel=1e-9)
-
-
-def test_medians_and_the_worst_are_those_of_each_step():
-    u0 = starts(4)
-    z = truth(u0, 2) / torch.tensor([1.0, 2.0, 1.25, 1.0], dtype=torch.float64).reshape(4, 1, 1, 1)
-    found = study_rollout(Rotation().double(), u0, z, GRID, [1.0, 2.0])
-    assert found.errors[1] == pytest.approx([0, 1, 0.25, 0], abs=1e-12)
-    assert found.medians == pytest.approx([0.125, 0.125])
-    assert found.worst == pytest.approx([1, 1])
-
-
-def test_the_spectrum_is_that_of_the_last_step():
-    """A wave of number 2 whose amplitude is 1.1^2 times too large after two steps."""
-    grid = Grid.uniform((9,), bounds=[(0, 2 * pi)], kind="cells")
-    wave = torch.stack([torch.cos(2 * grid.points[:, 0]), torch.sin(2 * grid.points[:, 0])])[None]
-    found = study_rollout(Rotation(1.1).double(), wave, truth(wave, 2), grid, [1.0, 2.0], is_periodic=True)
-    assert found.spectrum.truth[2] == pytest.approx(1, rel=1e-12)
-    assert found.spectrum.error[2] == pytest.approx(0.21**2, rel=1e-12)
 
 
 def test_it_does_not_depend_on_how_many_draws_go_together(monkeypatch):

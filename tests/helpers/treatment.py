@@ -58,12 +58,6 @@ class NotRun:
 
 SMALLER = (
     Smaller(r"operformer train lorenz-y (?!data\.resolution).*", append=_LINE),
-    Smaller(r"python -m paper train lorenz-y --recipe authors .*", append=_LINE),
-    Smaller(
-        r"python -m paper train darcy-64-tno --recipe best .*",
-        append=f"data.train=6 data.validation=2 data.test=3 training.batch_size=3 {_SIZE}",
-    ),
-    Smaller(r"python -m paper train darcy-416-spectral --recipe best .*", append=f"{_PLANE} data.resolution=16"),
     Smaller(r"python -m paper (train lorenz-y --recipe best|record|report results).*", tiny=True),
     Smaller(r"python -m paper queue", append="lorenz-yz"),
     Smaller(r"python -m paper queue --minutes .*", "lorenz-yz", {"--minutes 25": "--minutes 0.5"}, tiny=True),
@@ -74,70 +68,10 @@ SMALLER = (
         replace={"--recipe same-operator": "--recipe smoke"},
     ),
     Smaller(r"operformer train examples/lorenz\.toml .*", append=_LINE),
-    Smaller(r"operformer train examples/own\.toml .*", append=_SIZE),
+    Smaller(r"operformer train data/mine .*", replace={"--minutes 2": "--minutes 0.02"}),
     Smaller(r"operformer train examples/darcy\.toml --out .*", append=_PLANE),
     Smaller(r"torchrun --nproc-per-node 4 .* train lorenz-y .*", _LINE, {"--nproc-per-node 4": "--nproc-per-node 2"}),
     Smaller(r"python -m paper reproduce (?!--from).*", tiny=True),
-    Smaller(
-        r"python benchmarks/recipes\.py darcy-64-tno .*",
-        replace={"=800": "=6", "=100": "=2", "epochs=15": "epochs=1", "--with waves ema": "--with waves"}
-        | dict.fromkeys((" augment", " muon", " decay", " l2", " cosine", " cold"), ""),
-    ),
-    Smaller(
-        r"python benchmarks/recipes\.py darcy-416-fano data\.resolution=48 .*",
-        replace={"=300": "=6", "=60": "=2", "=48": "=16", "epochs=12": "epochs=1", "waves muon extension ": ""}
-        | {"last=[8]": "last=[2]"},
-    ),
-    Smaller(
-        r"python benchmarks/recipes\.py darcy-li-85 --recipe best .*",
-        replace={"=43": "=9", "=400": "=4", "=100": "=2", "n_modes=[16,16]": "n_modes=[2,2]", "epochs=30": "epochs=1"}
-        | {"channels=32": "channels=8 operator.n_layers=1", "training.batches=points": "problem.read_from=33"}
-        | {' operator.waves=0 "operator.n_layers=6 operator.hidden_channels=48" operator.basis=legendre': ""},
-    ),
-    Smaller(
-        r"python benchmarks/thinned_coefficients\.py .*",
-        append="--pairs 2 --nodes 43",
-        replace={" --errors results/best/darcy-li-85.json": ""},  # results/ is not there, since commands write to it
-    ),
-    Smaller(
-        r"python benchmarks/recipes\.py darcy-416-vitno data\.resolution=96 .*",
-        replace={"=96": "=18", "=400": "=6", "=60": "=2", "n_modes=12": "n_modes=2", "last=[32]": "last=[2]"}
-        | {"channels=48": "channels=8", "n_layers=4": "n_layers=1", "epochs=8": "epochs=1"}
-        | {f"training.learning_rate={rate} ": "" for rate in ("2e-3", "4e-3", "8e-3")}
-        | {
-            f' "training.batch_size={change}"': ""
-            for change in (
-                "2 training.learning_rate=4e-3",
-                "1 training.learning_rate=2e-3",
-            )
-        },
-    ),
-    Smaller(
-        r"python benchmarks/recipes\.py darcy-416-fano data\.resolution=104 .* operator\.basis=cosine .*",
-        replace={"=400": "=6", "=60": "=2", "=104": "=16", "epochs=12": "epochs=1", "channels=32": "channels=8"}
-        | {"n_layers=4": "n_layers=1", "n_modes=[32,32]": "n_modes=[2,2]", "n_modes=[48,48]": "n_modes=[3,3]"}
-        | {" training.epochs=24 training.batch_size=2": "", " operator.hidden_channels=48 operator.n_layers=6": ""}
-        | {" training.learning_rate=8e-3": "", " operator.waves=0": ""},
-    ),
-    Smaller(
-        r"python benchmarks/recipes\.py darcy-416-fano data\.resolution=104 (?!.* operator\.basis=cosine).*",
-        replace={"=400": "=6", "=60": "=2", "=104": "=16", "epochs=12": "epochs=1", "channels=32": "channels=8"}
-        | {
-            f'"operator.name=SpectralOperator operator.n_modes={rest}"': ""
-            for rest in ("[24,24]", "[32,32]", "[24,24] operator.hidden_channels=48")
-        }
-        | {"n_layers=4": "n_layers=1"}
-        | {"n_modes=8": "n_modes=2", "n_modes=12": "n_modes=2", "n_modes=[16,16]": "n_modes=[2,2]"},
-    ),
-    Smaller(
-        r"python benchmarks/operator_speed\.py --out .*",
-        append="--scale toy --operators TNO --forms eager --precisions full --repetitions 1 --device cpu",
-    ),
-    Smaller(
-        r"python benchmarks/operator_speed\.py --steps 200 .*",
-        append="--scale toy --operators TNO --precisions full --device cpu",
-        replace={"--steps 200": "--steps 2"},
-    ),
 )
 
 

@@ -117,7 +117,9 @@ def as_literal(
             layer.attention = LiteralSpectralMap(attention, stores_complex)
         elif isinstance(attention, PatchedAttention):
             layer.attention = LiteralPatchedAttention(attention)
-    if isinstance(literal, ViTNO):
+    if isinstance(literal, ViTNO) and operator.overlap.margin:
+        literal.lift = LiteralBlendedLift(literal.lift, literal.layers[0].attention)  # type: ignore[assignment]
+    elif isinstance(literal, ViTNO):
         literal.lift = LiteralFourierOperator(literal.lift, stores_complex)  # type: ignore[assignment]
     return literal
 
@@ -308,9 +310,11 @@ class LiteralBlendedAttention(nn.Module):
     def __init__(self, original: FourierAttention | PatchedAttention) -> None:
         super().__init__()
         self.original = original
+        self.cover: Any = None
 
     def on(self, cover: Any, like: Tensor) -> Any:
         """The cover itself."""
+        self.cover = cover
         return cover
 
     def forward(self, v: Tensor, cover: Any, source: Tensor | None = None) -> Tensor:
@@ -339,6 +343,21 @@ class LiteralBlendedAttention(nn.Module):
         if isinstance(self.original, PatchedAttention):
             return [part(values) for part in (self.original.query, self.original.key, self.original.value)]
         return list(literal_integral_operator(self.original, values, patch).chunk(3, -1))
+
+
+class LiteralBlendedLift(nn.Module):
+    """sum_j chi_j W u|D_j^+, W the Fourier integral operator; the cover is that of the first attention."""
+
+    def __init__(self, original: FourierIntegralOperator, attention: LiteralBlendedAttention) -> None:
+        super().__init__()
+        self.original, self.attention = original, [attention]  # not a module of its own
+
+    def forward(self, v: Tensor, transform: Any) -> Tensor:
+        """(batch, *shape, c) -> (batch, *shape, c')."""
+        cover = self.attention[0].cover
+        patches = literal_patches(cover)
+        lifted = [literal_integral_operator(self.original, literal_cut(v, patch), patch) for patch in patches]
+        return literal_blend(lifted, patches, v.shape, cover)
 
 
 def literal_patches(cover: Any) -> list[Any]:

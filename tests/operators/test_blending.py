@@ -1,16 +1,19 @@
-"""Blended patches: FANO with overlap against the definition written out, on every kind of grid, and in files."""
+"""Blended patches: FANO and ViTNO against the definition written out, on every kind of grid, and in files."""
 
 import json
+from dataclasses import replace
 
 import onnxruntime
 import pytest
 import torch
-from test_vitno import SMALL, check_literal, noise, observed_order, randomised, u_smooth
+from test_vitno import BOTH, SMALL, check_literal, noise, observed_order, randomised, u_smooth
 
 import operformer
-from operformer import FANO, Grid, Overlap, certify, export, set_precision
+from operformer import FANO, Grid, Overlap, ViTNO, certify, export, set_precision
 from operformer.domain.basis import BASES
 from operformer.domain.blending import make_cover, transform_on
+from operformer.domain.dilation import _tables as dilation_tables
+from operformer.domain.dilation import make_dilation
 from operformer.errors import UsageError
 from operformer.evaluation.face_jumps import JumpMean
 from operformer.operators import composition
@@ -23,19 +26,21 @@ PERIODIC = Overlap(0.25, "periodic")
     [
         ((3,), 3, (12,), "cells", 0.25), ((3,), 3, (12,), "cells", PERIODIC), ((3,), 3, (13,), "nodes", 0.25),
         ((3,), 3, (13,), "nodes", Overlap(0.5, "periodic")), ((2,), 3, (12,), "periodic", Overlap(1 / 3, "periodic")),
-        ((2, 3), (2, 3), (8, 12), "cells", 0.5), ((3, 1), 2, (12, 3), "cells", 0.25),
+        ((2, 3), (2, 3), (4, 6), "cells", 0.5), ((3, 1), 2, (12, 3), "cells", 0.25),
         ((1, 2), 2, (4, 9), "nodes", 0.25), ((2, 3), 2, (4, 6), "periodic", Overlap(0.5, "periodic")),
         ((2, 1, 2), 2, (4, 3, 4), "cells", 0.5),
     ],
 )  # fmt: skip
-def test_fano_is_its_definition(counts, n_modes, shape, kind, overlap):
-    operator = FANO(counts, n_modes, 2, 1, **SMALL, basis="cosine", overlap=overlap)
+@BOTH
+def test_the_definition(make, counts, n_modes, shape, kind, overlap):
+    operator = make(counts, n_modes, 2, 1, **SMALL, basis="cosine", overlap=overlap)
     check_literal(randomised(operator, 1), Grid.uniform(shape, kind=kind))
 
 
 @pytest.mark.parametrize("basis", ["fourier", "extended-fourier"])
-def test_fano_is_its_definition_in_fouriers_basis(basis):
-    operator = FANO((2, 3), 2, 1, 2, **SMALL, basis=basis, overlap=0.25)
+@BOTH
+def test_the_definition_in_fouriers_basis(make, basis):
+    operator = make((2, 3), 2, 1, 2, **SMALL, basis=basis, overlap=0.25)
     check_literal(randomised(operator, 2), Grid.uniform((8, 12), kind="cells"))
 
 
@@ -98,6 +103,37 @@ def test_order_two(kind, basis):
     assert 1.9 < observed_order(operator, kind, (15,), refinements, reference) < 2.6
 
 
+@pytest.mark.parametrize(
+    ("kind", "overlap"), [("cells", 0.2), ("cells", PERIODIC), ("nodes", 0.3), ("nodes", PERIODIC)]
+)
+def test_order_two_point_by_point(kind, overlap):
+    """Margins of whole points and of parts of a point, by turns."""
+    operator = randomised(ViTNO((3,), 3, 1, 1, **SMALL, basis="cosine", overlap=overlap), 3)
+    refinements, reference = (3, 6) if kind == "cells" else (5, 10)
+    assert 1.9 < observed_order(operator, kind, (15,), refinements, reference) < 2.6
+
+
+@pytest.mark.parametrize("kind", ["cells", "nodes", "periodic"])
+@pytest.mark.parametrize("overlap", [Overlap(0.2), Overlap(0.5), PERIODIC], ids=str)
+def test_what_is_cut_is_put_together_again(kind, overlap):
+    """7 and 5 points to a patch: margins are whole numbers of points or not."""
+    grid = Grid.uniform([n + (kind == "nodes") for n in (21, 5, 10)], kind=kind)
+    dilation = make_dilation(make_cover(grid, (3, 1, 2), overlap), noise(1))
+    v = noise(2, *grid.shape, 4)
+    if kind == "nodes" and overlap == PERIODIC:  # both ends are one point
+        v[:, -1], v[:, :, :, -1] = v[:, 0], v[:, :, :, 0]
+    pieces = dilation.cut(v)
+    torch.testing.assert_close(dilation.blend(pieces), v, rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(dilation.weights.sum(), noise(1)[0] * 0 + 1, rtol=1e-13, atol=0)
+    assert pieces.shape[1] == 6
+    assert len(dilation.weights) == pieces[0, 0, ..., 0].numel()
+    # The tables that graphs of all sizes have in place of slices.
+    axes = [a if a.share is None else replace(a, tables=dilation_tables(a, v.device)) for a in dilation.axes]
+    by_tables, f = replace(dilation, axes=tuple(axes)), noise(*pieces.shape)
+    assert torch.equal(by_tables.cut(v), pieces)
+    assert torch.equal(by_tables.blend(f), dilation.blend(f))
+
+
 def jump_ratio(operator, n):
     grid = Grid.uniform((n, n), kind="cells")
     with torch.no_grad():
@@ -107,38 +143,42 @@ def jump_ratio(operator, n):
     return jumps.mean().face_ratio
 
 
-def test_outputs_do_not_jump_between_patches():
+@BOTH
+def test_outputs_do_not_jump_between_patches(make):
     """Across faces over inside. Hard: jumps stay while differences inside fall with 1 / n, so the ratio grows with n.
 
     Blended: the same difference of two patches, spread over a width that belongs to D, so the ratio is one of D.
     """
-    hard, blended = (randomised(FANO((3, 3), 3, 1, 1, **SMALL, basis="cosine", overlap=r), 6) for r in (0, 0.25))
+    hard, blended = (randomised(make((3, 3), 3, 1, 1, **SMALL, basis="cosine", overlap=r), 6) for r in (0, 0.25))
     ratios = {n: (jump_ratio(hard, n), jump_ratio(blended, n)) for n in (24, 96)}
     print(ratios)
     assert ratios[96][0] > 2.5 * ratios[24][0] > 2.5
-    assert 1 < ratios[96][1] < 1.1 * ratios[24][1] < 2.2
+    assert 1 < ratios[96][1] < 1.1 * ratios[24][1] < 3
 
 
-def test_the_certificate_passes():
+@pytest.mark.parametrize(("make", "counts"), [(FANO, (2, 2)), (ViTNO, (3,))])
+def test_the_certificate_passes(make, counts):
     torch.manual_seed(0)
-    operator = FANO((2, 2), 4, 1, 1, hidden_channels=16, n_layers=2, n_heads=2, basis="cosine", overlap=0.25).double()
+    operator = make(counts, 4, 1, 1, hidden_channels=16, n_layers=2, n_heads=2, basis="cosine", overlap=0.25).double()
     certificate = certify(operator)
     print("\n".join(certificate.lines()))
     assert certificate.passed
     assert certificate["refine"].order > 1.9
-    assert all(check.verdict == "passed" for check in certificate.checks)
+    verdicts = [check.verdict for check in certificate.checks]
+    assert set(verdicts) == ({"passed"} if make is FANO else {"passed", "skipped"})  # other grids
 
 
 # Files, compilers, precision
 
 
-def test_files_hold_the_overlap_and_old_ones_have_none(tmp_path):
+@BOTH
+def test_files_hold_the_overlap_and_old_ones_have_none(make, tmp_path):
     u, grid = noise(1, 1, 12, 9), Grid.uniform((12, 9), kind="cells")
     for overlap in (0.25, PERIODIC):
-        operator = randomised(FANO((2, 3), 2, 1, 1, **SMALL, overlap=overlap), 9)
+        operator = randomised(make((2, 3), 2, 1, 1, **SMALL, overlap=overlap), 9)
         operator.save_pretrained(tmp_path)
         assert torch.equal(operformer.load(tmp_path)(u, grid), operator(u, grid))
-    hard = randomised(FANO((2, 3), 2, 1, 1, **SMALL, overlap=0), 9)
+    hard = randomised(make((2, 3), 2, 1, 1, **SMALL, overlap=0), 9)
     hard.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     del config["settings"]["overlap"]
@@ -146,10 +186,11 @@ def test_files_hold_the_overlap_and_old_ones_have_none(tmp_path):
     assert torch.equal(operformer.load(tmp_path)(u, grid), hard(u, grid))
 
 
+@BOTH
 @pytest.mark.parametrize("kind", ["cells", "nodes"])
-def test_exported_for_all_sizes(kind, tmp_path):
+def test_exported_for_all_sizes(make, kind, tmp_path):
     torch.manual_seed(2)
-    operator = FANO((2,), 3, 1, 1, **SMALL, basis="cosine", overlap=0.25)
+    operator = make((2,), 3, 1, 1, **SMALL, basis="cosine", overlap=0.25)
     program = torch.export.load(export(operator, tmp_path / "fano.pt2", kind)).module()
     session = onnxruntime.InferenceSession(export(operator, tmp_path / "fano.onnx", kind))
     for batch, n in ((1, 26), (3, 6)):
@@ -160,17 +201,21 @@ def test_exported_for_all_sizes(kind, tmp_path):
         torch.testing.assert_close(torch.from_numpy(found), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("shape", "kind"), [((9, 11), "cells"), ((9, 12), "nodes")])
-def test_one_compiled_graph(shape, kind):
-    operator = FANO((2, 3), 2, 1, 1, **SMALL, overlap=0.25).double()
+@pytest.mark.parametrize(
+    ("make", "shape", "kind"),
+    [(FANO, (9, 11), "cells"), (FANO, (9, 12), "nodes"), (ViTNO, (10, 9), "cells"), (ViTNO, (9, 10), "nodes")],
+)
+def test_one_compiled_graph(make, shape, kind):
+    operator = make((2, 3), 2, 1, 1, **SMALL, overlap=0.25).double()
     grid, u = Grid.uniform(shape, kind=kind), noise(2, 1, *shape)
     compiled = torch.compile(operator, fullgraph=True, backend="aot_eager", dynamic=False)(u, grid)
     torch.testing.assert_close(compiled, operator(u, grid), rtol=1e-11, atol=1e-11)
 
 
-def test_fused_layers_do_not_take_hard_patches_in_their_place(monkeypatch):
+@BOTH
+def test_fused_layers_do_not_take_hard_patches_in_their_place(make, monkeypatch):
     monkeypatch.setattr(composition, "can_fuse", lambda layers, v: True)
-    operator = FANO((3, 3), 3, 1, 1, hidden_channels=32, n_layers=2, n_heads=4, overlap=0.25)
+    operator = make((3, 3), 3, 1, 1, hidden_channels=32, n_layers=2, n_heads=4, overlap=0.25)
     grid, u = Grid.uniform((18, 24), kind="cells"), noise(2, 1, 18, 24)
     expected = operator.double()(u, grid)
     found = set_precision(operator.float(), torch.float16)(u.float(), grid)

@@ -94,18 +94,6 @@ def test_band_limited_functions_do_not_feel_the_resolution():
     torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-10)
 
 
-def test_gradients_by_finite_differences():
-    attention = make(ExtendedFourier(), (2,), 4, 2, 2)
-    patches, transform, _ = on_d(Grid.uniform(3, kind="cells"), ExtendedFourier(), (2,))
-    names, parameters = zip(*attention.named_parameters(), strict=True)
-
-    def call(v, *values):
-        parameters = dict(zip(names, values, strict=True))
-        return torch.func.functional_call(attention, parameters, (patches.split(v), transform))
-
-    assert torch.autograd.gradcheck(call, (noise(1, 3, 4).requires_grad_(), *parameters))
-
-
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [

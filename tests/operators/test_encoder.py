@@ -162,9 +162,3 @@ def test_a_lift_is_told_waves():
 def test_waves_that_make_no_sense_are_refused(waves):
     with pytest.raises(UsageError, match="waves must be a whole number of at least 0"):
         PointwiseLift(1, 1, 4, waves)
-
-
-def test_gradients_of_a_layer_by_finite_differences():
-    layer = randomise(EncoderLayer(MultiHeadAttention(4, 2), 4, learnable_skips=True).double(), seed=7)
-    v = latent(1, 7, 4).requires_grad_()
-    assert torch.autograd.gradcheck(lambda t: layer(t, MEASURE), (v,))

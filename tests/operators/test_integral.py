@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from draws import noise
-from test_encoder import as_arrays, gelu, linear
 from written_out import complex_weights
 
 from operformer import Grid
@@ -16,9 +15,7 @@ from operformer.domain.patches import make_patches
 from operformer.domain.transform import make_transform
 from operformer.operators.integral import (
     FourierIntegralOperator,
-    KernelIntegralOperator,
     Spectrum,
-    apply_kernel,
 )
 from operformer.operators.last import SpectralResidual
 
@@ -79,7 +76,7 @@ def test_the_operator_is_the_sum_over_complex_modes(shape, n_modes, kind):
 
 @pytest.mark.parametrize("counts", [(1, 1), (2, 3)], ids=str)
 def test_the_operator_is_an_integral_with_a_translation_invariant_kernel(counts):
-    """kappa(x - y) = sum_k R(k) exp(2 pi i k . (x - y)) by the other class, on each patch with its own coordinates."""
+    """kappa(x - y) = sum_k R(k) exp(2 pi i k . (x - y)) by quadrature, on each patch with its own coordinates."""
     operator, shape = fourier_operator((2, 3), 2, 3), (8, 15)
     waves = matrices(operator.mixing, operator.spectrum)
 
@@ -97,9 +94,16 @@ def test_the_operator_is_an_integral_with_a_translation_invariant_kernel(counts)
         on_patches(operator, u, Grid.uniform(shape, kind="periodic"), counts),
         Grid.uniform(size, kind="periodic"),
     )
+    points, weights = local.points.flatten(0, 1), local.weights.flatten()
+
+    def weighted_sum(v):
+        """sum_j w_j kappa(x_i, y_j) v(y_j)."""
+        found = torch.einsum("ijrs,j,bjs->bir", kernel(points, points), weights, v.flatten(1, 2))
+        return found.unflatten(1, local.shape)
+
     for i, j in product(*map(range, counts)):
         window = (slice(None), slice(i * size[0], (i + 1) * size[0]), slice(j * size[1], (j + 1) * size[1]))
-        torch.testing.assert_close(z[window], apply_kernel(kernel, u[window], local), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(z[window], weighted_sum(u[window]), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("n_modes", [(4,), (3, 3), (2, 4), (2, 2, 2)], ids=str)
@@ -246,43 +250,3 @@ def test_the_spectral_residual_adds_an_integral_operator_on_all_of_d():
         x = np.array([[(i + offset) / 7, (j + offset) / 8] for i in range(7) for j in range(8)])
         expected = z[1].reshape(-1, 3).numpy() + by_modes(waves, z[1].reshape(-1, 3).numpy(), x, [1 / 56] * 56, x)
         np.testing.assert_allclose(layer(z, grid)[1].detach().reshape(-1, 3).numpy(), expected, rtol=0, atol=1e-12)
-
-
-# Kernels
-
-
-def kernel_by_hand(state, x, y, shape):
-    return linear(gelu(linear(np.concatenate([x, y])[None], state, "kernel.0")), state, "kernel.2").reshape(shape)
-
-
-@pytest.mark.parametrize("has_query", [False, True])
-def test_the_kernel_operator_is_a_weighted_sum_over_the_points(has_query):
-    torch.manual_seed(3)
-    operator = KernelIntegralOperator(2, 3, 2, hidden_channels=5).double()
-    grid = Grid.rectilinear([0.0, 0.3, 0.4, 2.0], [1.0, -1.0, 0.5])
-    query = Grid.scattered(torch.rand(5, 2, generator=torch.Generator().manual_seed(1)).double()) if has_query else grid
-    u, state = noise(2, 4, 3, 3), as_arrays(operator)
-    z = operator(u, grid, query if has_query else None).detach()
-    assert z.shape == (2, *query.shape, 2)
-    y, w, values = grid.points.reshape(-1, 2).numpy(), grid.weights.flatten(), u[1].reshape(-1, 3).numpy()
-    for i, x in enumerate(query.points.reshape(-1, 2).numpy()):
-        expected = sum(float(w[j]) * kernel_by_hand(state, x, y[j], (2, 3)) @ values[j] for j in range(12))
-        np.testing.assert_allclose(z[1].reshape(-1, 2)[i].numpy(), expected, rtol=0, atol=1e-12)
-
-
-def test_the_kernel_operator_converges_with_order_two():
-    torch.manual_seed(4)
-    operator = KernelIntegralOperator(1, 1, 1, hidden_channels=7).double()
-    nodes, w = np.polynomial.legendre.leggauss(30)
-    x, y, state = np.array([0.0, 0.3, 1.0]), (nodes + 1) / 2, as_arrays(operator)
-    exact = [
-        sum(c / 2 * kernel_by_hand(state, [a], [b], 1) * np.sin(3 * b) for b, c in zip(y, w, strict=True)) for a in x
-    ]
-    steps, errors = (10, 20, 40, 80), []
-    for n in steps:
-        grid, query = Grid.uniform(n + 1), Grid.scattered(x[:, None])
-        z = operator(torch.sin(3 * grid.points)[None], grid, query).detach()[0]
-        errors.append(float(np.abs(z.numpy() - np.array(exact)).max()))
-    order = -np.polyfit(np.log(steps), np.log(errors), 1)[0]
-    print(f"kernel: order {order:.3f}, errors {errors}")
-    assert 1.9 < order < 2.1

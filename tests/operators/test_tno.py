@@ -43,15 +43,6 @@ def test_tno_is_the_composition_written_by_hand(grid):
         assert_near(z[b].flatten(1).T, expected)
 
 
-def test_no_grid_means_equispaced_nodes_of_the_unit_cube():
-    operator = randomise(TNO(2, 1, 1, hidden_channels=8, n_layers=1, n_heads=2).double(), seed=2)
-    u = noise(3, 1, 5, 7)
-    x = np.array([[i / 4, j / 6] for i in range(5) for j in range(7)])
-    end = lambda i, n: 0.5 if i in (0, n - 1) else 1.0  # noqa: E731
-    weights = np.array([end(i, 5) * end(j, 7) for i in range(5) for j in range(7)])
-    assert_near(operator(u)[1].flatten(1).T, tno_by_hand(operator, u[1].flatten(1).T.numpy(), x, weights))
-
-
 def test_physical_units_in_and_out():
     """z = mean + scale G((u - mean) / scale) on (x - lower) / extent, whatever the units of D."""
     operator = randomise(TNO(1, 2, 2, hidden_channels=6, n_layers=1, n_heads=3).double(), seed=3)

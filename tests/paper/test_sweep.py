@@ -46,10 +46,8 @@ def test_the_recipe_at_416_points_follows_the_sweep(tmp_path, monkeypatch):
 def test_one_command_sweeps_the_operators_of_the_paper(call_paper, tmp_path, monkeypatch):
     monkeypatch.setattr(sweep, "OPTIMIZERS", ("adamw",))
     monkeypatch.setattr(sweep, "SCHEDULES", ("cosine",))
-    tiny = ("training.epochs=1", "data.resolution=24", "data.train=2", "data.validation=1", "operator.n_layers=1")
-    code, out, err = call_paper(
-        "sweep", "darcy-416-vitno", "--rates", "1e-3", *(word for one in tiny for word in ("--settings", one)),
-        "operator.n_modes=2", "--out", tmp_path,
-    )  # fmt: skip
+    tiny = "training.epochs=1 data.resolution=24 data.train=2 data.validation=1 operator.n_layers=1 operator.n_modes=2"
+    changes = [word for one in tiny.split() for word in ("--settings", one)]
+    code, out, err = call_paper("sweep", "darcy-416-vitno", "--rates", "1e-3", *changes, "--out", tmp_path)
     assert (code, err) == (0, "")
     assert f"darcy-416-vitno: adamw, 0.001, cosine; kept: {tmp_path / 'ViTNO.json'}" in out

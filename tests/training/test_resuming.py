@@ -31,6 +31,7 @@ EVERYTHING = {
     "mixed": {"resolutions": "mixed"},
     "growing": {"resolutions": "growing", "batches": "pairs"},
     "augmented": {"augment": True},
+    "restarted": {"restarts": (1,)},
 }
 
 
@@ -116,6 +117,21 @@ def test_a_stop_inside_an_epoch_changes_nothing(carry_out, monkeypatch, tmp_path
     assert list((tmp_path / "run" / "checkpoints").glob("epoch-*-batch-*")) or last_epoch(tmp_path / "run/checkpoints")
     carry_out(tmp_path / "run", settings, coarser=coarser)
     assert_same_run(tmp_path / "run", tmp_path / "undisturbed")
+
+
+def test_a_cycle_that_is_added_begins_with_the_best_weights(carry_out, tmp_path):
+    more = replace(SETTINGS, epochs=5, restarts=(3,))
+    first = carry_out(tmp_path / "run")
+    carry_out(tmp_path / "run", more)
+    carry_out(tmp_path / "whole", more)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    start = operformer.load(tmp_path / "run" / "cycles" / "0003").state_dict()
+    assert all(torch.equal(start[name], tensor) for name, tensor in first.state_dict().items())
+    rates = [record["learning_rate"] for record in metrics(tmp_path / "run")]
+    assert rates[3] > rates[2]  # down to zero, and once more
+    assert rates[4] == rates[2] == 0
+    with pytest.raises(UsageError, match="another restarts"):
+        carry_out(tmp_path / "run", replace(more, restarts=(2,)))
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, TerminatedError)])

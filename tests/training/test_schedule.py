@@ -85,14 +85,6 @@ def test_the_plateau_halves_after_more_than_two_epochs_without_a_better_error():
     assert seen == [0.8] * 4 + [0.4] * 3 + [0.2] * 6
 
 
-def test_updates_do_not_move_the_plateau():
-    optimizer = optimizer_at(0.8)
-    schedule = Plateau(optimizer)
-    for _ in range(50):
-        schedule.after_update()
-    assert rates(optimizer) == [0.8]
-
-
 ERRORS = [1.0, 0.9, 0.95, 0.9, 0.91, 0.9, 0.9, 0.9, 0.5, 0.6, 0.6, 0.6, 0.5]
 
 

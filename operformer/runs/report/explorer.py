@@ -13,6 +13,7 @@ import matplotlib as mpl
 import numpy as np
 
 from operformer.errors import DataError
+from operformer.operators.pretrained import check_weights
 from operformer.runs.folder import Run
 from operformer.runs.gallery import Shown, read_gallery
 from operformer.runs.report.encoding import Array, encode_errors, encode_floats, encode_values
@@ -49,7 +50,9 @@ def exhibits_of(runs: Sequence[Run], folders: Sequence[Path]) -> list[Exhibit]:
             problem = run.experiment.problem
             points = {evaluation.label: evaluation.points for evaluation in run.evaluations}
             names = (problem.input_names, problem.output_names)
-            found.append(Exhibit(run.experiment.name, name, *names, read_gallery(folder / "gallery.npz"), points))
+            gallery = read_gallery(folder / "gallery.npz")
+            check_weights(gallery.weights, folder / "gallery.npz", run.weights, f"operformer evaluate {folder}")
+            found.append(Exhibit(run.experiment.name, name, *names, gallery, points))
     # Runs of one page are of one problem, whatever their experiments are called.
     return [replace(exhibit, problem=found[0].problem) for exhibit in found]
 

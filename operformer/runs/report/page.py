@@ -18,7 +18,7 @@ from operformer.files import write_bytes
 from operformer.runs.folder import Run
 from operformer.runs.report.explorer import Exhibit, explorer_data
 from operformer.runs.report.figures import resolution_figure, samples_figure, to_svg, training_figure
-from operformer.runs.report.tables import error_table, grid_name, percent, run_names, settings_table
+from operformer.runs.report.tables import UNKNOWN_WEIGHTS, error_table, grid_name, percent, run_names, settings_table
 from operformer.text import plain
 
 DESCRIPTIONS = {
@@ -84,6 +84,8 @@ def summary(runs: Sequence[Run]) -> list[str]:
         irregular = [e for e in run.evaluations if not e.label.endswith("x")]
         rest = "; ".join(f"{e.median / trained:.2f} times on the {e.label} grid" for e in irregular)
         sentences.append(f"{sentence}; {rest}." if rest else f"{sentence}.")
+        if not run.is_hashed:
+            sentences.append(f"{_capitalised(name)}: {UNKNOWN_WEIGHTS}.")
     return sentences
 
 

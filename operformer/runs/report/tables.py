@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operformer.runs.folder import Run
 from operformer.text import markdown, plain
 
+UNKNOWN_WEIGHTS = "the evaluation is of an earlier version and does not say which weights it was made from"
 _SPOKEN = {
     "Transformer": "transformer",
     "GalerkinTransformer": "Galerkin transformer",

@@ -1,0 +1,1 @@
+"""How good an operator is and how far to trust it: errors, spectra, jumps, rollouts, certificate, conformal bands."""

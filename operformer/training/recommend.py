@@ -1,0 +1,271 @@
+"""Which operator and which training suit some samples: measured features, then a short race between candidates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from inspect import signature
+from math import log2, prod
+from typing import Any
+
+import torch
+
+from operformer.domain import Pairs, Samples
+from operformer.domain.samples import check_samples
+from operformer.errors import UsageError
+from operformer.evaluation.errors import relative_errors
+from operformer.evaluation.loss import LOSSES
+from operformer.operators import Operator
+from operformer.operators.pretrained import OPERATORS, make_operator
+from operformer.settings import construct
+from operformer.training.features import Features, measure
+from operformer.training.normalisation import fit_normalisation
+from operformer.training.optimizer import make_optimizer
+from operformer.training.recipe import Training, training_device
+from operformer.training.schedule import make_schedule
+
+LOOKED_AT = 128  # samples to measure and to race on
+RACE = 60  # updates of each candidate, unless they take more than a quarter of the time
+FEWEST = 12
+POINTS_PER_BATCH = 4096
+MOST_EPOCHS = 1000
+MOST_MODES = {1: 32, 2: 20, 3: 8}  # along an axis
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """An operator and a training for some samples, and why. Print it to read the reasons.
+
+    Args:
+        operator: the operator's name and settings as plain values.
+        training: how to train it.
+        reasons: four lines: what was found in the samples, and what was chosen for it.
+        channels: components of u and z.
+        dim: the dimension of the domain.
+        start: the trained operator to go on from, if there is one.
+    """
+
+    operator: Mapping[str, Any]
+    training: Training
+    reasons: tuple[str, ...]
+    channels: tuple[int, int]
+    dim: int
+    start: Operator | None = None
+
+    def make_operator(self) -> Operator:
+        """A fresh operator, whose first weights follow from the training's seed, or a copy of the trained one."""
+        if self.start is not None:
+            return deepcopy(self.start)
+        return _fresh(self.operator, self.channels, self.dim, self.training.seed)
+
+    def __str__(self) -> str:
+        return "\n".join(self.reasons)
+
+
+def recommend(
+    samples: Pairs,
+    minutes: float = 2.0,
+    operator: Mapping[str, Any] | Operator | None = None,
+    training: Mapping[str, Any] | None = None,
+) -> Recommendation:
+    """Choose an operator and a training for samples of your own.
+
+    Measures the grid, whether u and z are periodic, zero at the boundary and smooth, and whether z is a later state of
+    u. What these leave open is decided by short trainings on some of the samples.
+
+    Args:
+        samples: the training samples, in memory or on disk.
+        minutes: how long training may take on this machine, with the choice. Good values: 2 to 60.
+        operator: settings of the operator that are not to be chosen, such as {"basis": "cosine"} or {"name": "TNO"}; or
+            a trained operator, which is to learn these samples, too.
+        training: settings of `Training` that are not to be chosen, such as {"batch_size": 8}.
+
+    Returns:
+        The choice. Its ``make_operator()`` and ``training`` are what `train` takes.
+
+    Example:
+        >>> u = torch.rand(40, 1, 16)
+        >>> chosen = recommend(Samples(u, u.cumsum(-1) / 16, Grid.uniform(16)), minutes=0.02)
+        >>> chosen.operator["name"]
+        'SpectralOperator'
+    """
+    if not minutes > 0:
+        raise UsageError(f"minutes must be positive: got {minutes}; try 2")
+    check_samples(samples, "training")
+    if len(samples) < 5:
+        raise UsageError(f"a choice needs at least 5 training samples: got {len(samples)}")
+    started = _clock()
+    some = samples[torch.arange(min(len(samples), LOOKED_AT))].to(dtype=torch.float32)
+    features = measure(some)
+    start = operator if isinstance(operator, Operator) else None
+    given = {} if isinstance(operator, Operator) else operator or {}
+    candidates = _candidates(features, given, training or {}, len(samples))
+    if start is not None:
+        known = {"name": start.kind, **start.settings}
+        candidates = [
+            (
+                known,
+                construct(
+                    Training, {**_common(features, len(samples)), "learning_rate": 2e-3, **(training or {})}, "training"
+                ),
+            )
+        ]
+    device = training_device(candidates[0][1])
+    seconds = 60 * minutes
+    raced = []
+    for settings, how in candidates:
+        fresh = (
+            deepcopy(start) if start is not None else _fresh(settings, samples.channels, features.grid.dim, how.seed)
+        )
+        raced.append(_race(fresh.to(device), how, some.to(device), 0.25 * seconds / len(candidates)))
+    errors = [error for error, _ in raced]
+    best = errors.index(min(errors))
+    (settings, how), per_update = candidates[best], raced[best][1]
+    if "epochs" not in (training or {}):
+        updates = -(-len(samples) // how.batch_size)
+        # A tenth of the samples validates, at about a third of the price; checkpoints and the rest take some, too.
+        epoch = per_update * updates * 1.12
+        how = replace(how, epochs=max(1, min(MOST_EPOCHS, int((seconds - (_clock() - started)) / epoch))))
+    told = [(one, error) for (one, _), error in zip(candidates, errors, strict=True)]
+    reasons = (*_found(features, len(samples)), _decided(told, settings), _trained(how, per_update, len(samples)))
+    return Recommendation(settings, how, reasons, samples.channels, features.grid.dim, start)
+
+
+def _candidates(
+    features: Features, operator: Mapping[str, Any], training: Mapping[str, Any], count: int
+) -> list[tuple[dict[str, Any], Training]]:
+    """The operators that are worth a try on such samples, each with its training; none twice."""
+    dim, points = features.grid.dim, prod(features.grid.shape)
+    shared: dict[str, Any] = {"hidden_channels": 32, "n_layers": 4}
+    if features.is_flow:
+        shared["wrappers"] = ["Increment"]
+    if features.is_zero_at_boundary:
+        shared["last"] = ["dirichlet"]
+    fourier, cosine = ("fourier", 2) if features.is_periodic else ("cosine", 1), ("cosine", 1)
+    common = _common(features, count)
+    kinds = [(fourier, True, 8)] if features.is_periodic else [(cosine, True, 8), (cosine, False, 8)]
+    kinds.append((("fourier", 2), False, 0))
+    found: list[tuple[dict[str, Any], Training]] = []
+    for (basis, halves), is_isotropic, waves in kinds:
+        modes = _modes(features, halves)
+        name = f"isotropic-{basis}" if is_isotropic else basis
+        settings = {"name": "SpectralOperator", "n_modes": [modes] * dim, "basis": name, "waves": waves, **shared}
+        found.append(
+            (
+                settings,
+                construct(
+                    Training, {**common, "learning_rate": 8e-3 if is_isotropic else 4e-3, **training}, "training"
+                ),
+            )
+        )
+    if features.grid.axes is None:
+        tno = {"name": "TNO", "n_heads": 4, "waves": 8, "sources": 512 if points > 512 else None, **shared}
+        found.append((tno, construct(Training, {**common, "learning_rate": 2e-3, **training}, "training")))
+    changed = [(_changed(settings, operator), how) for settings, how in found]
+    return [one for k, one in enumerate(changed) if one[0] not in [before for before, _ in changed[:k]]]
+
+
+def _common(features: Features, count: int) -> dict[str, Any]:
+    """The training's settings that all candidates share."""
+    batch = 2 ** round(log2(max(1.0, POINTS_PER_BATCH / prod(features.grid.shape))))
+    batch = max(1, min(16, max(4, batch), count // 8))
+    loss = "h1" if features.has_slopes else "l2"
+    return {"batch_size": batch, "schedule": "one-cycle", "optimizer": "muon", "loss": loss}
+
+
+def _changed(settings: dict[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with those that the user gives; an operator of another name keeps only those that it has."""
+    name = operator.get("name", settings["name"])
+    if name != settings["name"] and name in OPERATORS:
+        known = {"name", "wrappers", *signature(OPERATORS[name]).parameters}
+        settings = {key: value for key, value in settings.items() if key in known}
+        if "n_heads" in known:
+            settings["n_heads"] = 4
+    return {**settings, **operator}
+
+
+def _modes(features: Features, halves: int) -> int:
+    """Modes along an axis: what z is made of and half as many again, as far as the points and the time allow."""
+    grid = features.grid
+    per_axis = min(grid.shape) if grid.axes is not None else int(prod(grid.shape) ** (1 / grid.dim))
+    most = min(MOST_MODES[grid.dim], per_axis // 2)
+    if features.half_waves is None:
+        return max(2, most)
+    return max(2, min(most, max(8, -(-3 * features.half_waves // (2 * halves)))))
+
+
+def _fresh(settings: Mapping[str, Any], channels: tuple[int, int], dim: int, seed: int) -> Operator:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return make_operator(settings, "operator", in_channels=channels[0], out_channels=channels[1], dim=dim)
+
+
+def _race(operator: Operator, how: Training, some: Samples, seconds: float) -> tuple[float, float]:
+    """The error of a candidate on samples that it has not seen, after a short cycle, and the seconds of an update."""
+    kept = max(1, len(some) // 5)
+    train, rest = some[:-kept], some[-kept:]
+    fit_normalisation(operator, train)
+    optimizer = make_optimizer(how.optimizer, operator, how.learning_rate, how.weight_decay)
+    order = torch.Generator().manual_seed(how.seed)
+    times: list[float] = []
+    schedule, updates = make_schedule("one-cycle", optimizer, RACE), RACE
+    while len(times) < updates:
+        for chosen in torch.randperm(len(train), generator=order).split(how.batch_size)[: updates - len(times)]:
+            began, batch = _clock(), train[chosen]
+            loss = LOSSES[how.loss](operator(batch.u, batch.grid), batch.z, batch.grid).mean()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(operator.parameters(), how.clip_norm)
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.after_update()
+            float(loss.detach())  # a GPU is waited for
+            times.append(_clock() - began)
+            if len(times) == 3 and 3 * RACE * times[-1] > 3 * seconds:
+                updates = max(FEWEST, int(seconds / times[-1]))
+                schedule = make_schedule("one-cycle", optimizer, updates)
+    error = float(relative_errors(operator.eval(), rest, how.loss).mean())
+    return error, sorted(times)[len(times) // 2]
+
+
+def _clock() -> float:
+    """Seconds of this process on one thread, which other work on the machine does not disturb; else of the clock."""
+    return time.process_time() if torch.get_num_threads() == 1 and not torch.cuda.is_available() else time.monotonic()
+
+
+def _found(features: Features, count: int) -> tuple[str, str]:
+    """What was measured, in two lines."""
+    inputs, outputs = features.channels
+    waves = "" if features.half_waves is None else f", made of {features.half_waves} half waves along an axis"
+    traits = {
+        "periodic": features.is_periodic,
+        "zero at the boundary": features.is_zero_at_boundary,
+        "a later state of u": features.is_flow,
+    }
+    said = ", ".join(trait for trait, holds in traits.items() if holds) or "neither periodic nor zero at the boundary"
+    return (
+        f"samples: {count} of {inputs} to {outputs} channels on {features.grid}",
+        f"z is {said}{waves}",
+    )
+
+
+def _decided(told: list[tuple[dict[str, Any], float]], chosen: dict[str, Any]) -> str:
+    """Which candidates ran, with their errors, and the choice."""
+
+    def name(one: dict[str, Any]) -> str:
+        return f"{one['name']} {one['basis']}" if "basis" in one else str(one["name"])
+
+    runs = ", ".join(f"{name(one)} {100 * error:.3g} %" for one, error in told)
+    settings = ", ".join(f"{key}={value}" for key, value in chosen.items() if key not in ("name", "basis"))
+    how = f"error after a short training: {runs}; " if len(told) > 1 else ""
+    return f"{how}chosen: {name(chosen)} ({settings})"
+
+
+def _trained(how: Training, per_update: float, count: int) -> str:
+    """The training in a line."""
+    seconds = per_update * -(-count // how.batch_size)
+    return (
+        f"training: {how.epochs} epochs of about {seconds:.2g} s, batches of {how.batch_size}, {how.loss} loss, "
+        f"{how.optimizer}, {how.schedule} to {how.learning_rate:g}"
+    )

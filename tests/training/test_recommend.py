@@ -1,0 +1,94 @@
+"""What samples look like, and what is chosen for them."""
+
+from math import pi
+
+import pytest
+import torch
+
+from operformer import Grid, Samples, Training, recommend
+from operformer.errors import UsageError
+from operformer.training.features import measure
+
+AMPLITUDES = torch.randn(40, 1, 5, generator=torch.Generator().manual_seed(0))
+
+
+def waves(grid, function, shift=0.0):
+    """Sums of five waves in each sample: of x, or of x and y alike."""
+    k = torch.arange(1, 6)
+    tables = [function(k * (axis.unsqueeze(-1) + shift)) for axis in grid.axes]
+    return torch.einsum("bck,xk,yk->bcxy" if grid.dim == 2 else "bck,xk->bcx", AMPLITUDES.double(), *tables).float()
+
+
+def half_cosines(x):
+    return torch.cos(pi * x)
+
+
+def half_sines(x):
+    return torch.sin(pi * x)
+
+
+def whole_sines(x):
+    return torch.sin(2 * pi * x + 0.3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "function", "is_periodic", "is_zero", "half_waves"),
+    [
+        ("nodes", half_cosines, False, False, 6),  # cos(5 pi x) is the last of 1 + 5
+        ("cells", half_cosines, False, False, 6),
+        ("nodes", half_sines, False, True, None),
+        ("cells", half_sines, False, True, None),
+        ("nodes", whole_sines, True, False, None),
+        ("cells", whole_sines, True, False, 12),
+        ("periodic", whole_sines, True, False, 12),
+    ],
+)
+@pytest.mark.parametrize("shape", [(61,), (61, 67)])
+def test_features_are_those_of_the_waves_that_samples_are_made_of(
+    kind, function, is_periodic, is_zero, half_waves, shape
+):
+    grid = Grid.uniform(shape, kind=kind)
+    found = measure(Samples(waves(grid, half_cosines if is_zero else function), waves(grid, function), grid))
+    assert (found.is_periodic, found.is_zero_at_boundary) == (is_periodic, is_zero)
+    assert half_waves in (None, found.half_waves)
+    assert found.has_slopes
+
+
+def test_a_later_state_is_told_from_another_function_and_slopes_from_metres():
+    grid = Grid.uniform(61, kind="periodic")
+    u, later = waves(grid, whole_sines), waves(grid, whole_sines, 0.02)
+    assert measure(Samples(u, later, grid)).is_flow
+    assert not measure(Samples(u, u.flip(0), grid)).is_flow
+    small = Grid.uniform(61, bounds=[(0.0, 1e-3)])
+    assert not measure(Samples(u, later, small)).has_slopes
+    scattered = Grid.scattered(torch.rand(61, 1))
+    assert not measure(Samples(u, later, scattered)).has_slopes
+
+
+def test_a_shift_needs_kernels_with_a_direction():
+    """An even kernel commutes with reflections, a shift does not: the race has to see that."""
+    grid = Grid.uniform(32, kind="periodic")
+    u = waves(grid, whole_sines)
+    chosen = recommend(Samples(u, waves(grid, whole_sines, 0.2), grid), minutes=0.2)
+    assert chosen.operator["basis"] == "fourier"
+    assert "wrappers" not in chosen.operator  # too far from u
+    assert len(str(chosen).splitlines()) == 4
+    assert chosen.make_operator().settings["n_modes"] == [9]  # half as many again as 12 half waves
+
+
+def test_what_the_user_says_is_not_chosen():
+    grid = Grid.uniform((12, 12))
+    samples = Samples(waves(grid, half_cosines), waves(grid, half_sines), grid)
+    chosen = recommend(samples, 0.01, {"basis": "cosine", "hidden_channels": 8}, {"epochs": 3, "loss": "l2"})
+    assert (chosen.operator["basis"], chosen.operator["hidden_channels"]) == ("cosine", 8)
+    assert chosen.operator["last"] == ["dirichlet"]
+    assert (chosen.training.epochs, chosen.training.loss, chosen.training.optimizer) == (3, "l2", "muon")
+    other = recommend(samples, 0.01, {"name": "TNO", "hidden_channels": 8}, {"epochs": 1})
+    assert type(other.make_operator()).__name__ == "TNO"
+    with pytest.raises(UsageError, match=r"unknown setting operator\.base"):
+        recommend(samples, 0.01, {"base": "cosine"}, {"epochs": 1})
+    with pytest.raises(UsageError, match="minutes must be positive"):
+        recommend(samples, 0)
+    with pytest.raises(UsageError, match="at least 5"):
+        recommend(samples[:3])
+    assert isinstance(chosen.training, Training)
