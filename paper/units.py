@@ -31,7 +31,8 @@ def standardise_records(folder: Path, tell: Callable[[str], None]) -> tuple[int,
     done = left = 0
     records = [record for runs in read_archive(folder).values() for kept in runs.values() for record in kept]
     known = {_tests_of(record): _found(record) for record in records if record.trained.standardised_errors}
-    for record in (one for one in records if not one.trained.standardised_errors):
+    missing = [record for record in records if not record.trained.standardised_errors]
+    for record in sorted(missing, key=lambda record: _tests_of(record) not in known):  # first what needs no draw
         experiment, name = parse(record.settings), f"{record.recipe}/{file_name(record)}"
         if experiment.problem.out_channels > 1:
             left += 1
