@@ -6,9 +6,10 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+FAULTS := tests/faults tests/test_hostile.py tests/test_text.py tests/data/test_hostile_files.py tests/data/test_bombs.py tests/runs/test_numbers.py
 ORDERS := tests/operators/test_convergence.py tests/operators/test_tno.py tests/operators/test_fano.py tests/operators/test_vitno.py
 
-.PHONY: help demo reproduce test test-kernels test-pages test-slow test-faults orders house walk package docs lint format benchmark clean
+.PHONY: help demo reproduce test test-kernels test-pages test-slow test-faults orders house words walk package docs pictures lint format benchmark clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | sort
@@ -32,14 +33,17 @@ test-pages: $(VENV)/installed-dev  ## build the site, and carry out what README,
 test-slow: $(VENV)/installed-dev   ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
 
-test-faults: $(VENV)/installed-dev ## kill, stop and starve trainings, and count what comes through (about a quarter of an hour)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m faults -s tests/faults
+test-faults: $(VENV)/installed-dev ## kill, starve, mislead and overfeed the library, and count what comes through (25 minutes on two cores)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'faults or not slow' $(FAULTS)
 
 orders: $(VENV)/installed-dev      ## the observed orders of convergence, and the same operator on different grids
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s $(ORDERS) | grep -E 'order|spread|error|passed|failed'
 
 house: $(BIN)/python              ## rooms, edges, files, lines, functions and constructors, now and before
 	$(BIN)/python .ci/house.py
+
+words: $(BIN)/python              ## words, long sentences and listed words of every page, now and before
+	$(BIN)/python .ci/words.py
 
 walk: $(VENV)/installed            ## files entered on the way of one sample through a training, a forward pass and a prediction
 	OMP_NUM_THREADS=1 $(BIN)/python .ci/walk.py
@@ -50,6 +54,9 @@ package: $(VENV)/installed-dev     ## build wheel and sdist, install the wheel b
 docs: $(VENV)/installed-dev        ## the documentation in site/, to be opened from there (twenty seconds)
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/python -m mkdocs build --strict
 	@echo "documentation: file://$(CURDIR)/site/index.html"
+
+pictures: $(VENV)/installed        ## the pictures of README, from a model that comes along and from the records (half a minute)
+	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python docs/making/pictures.py
 
 lint: $(VENV)/installed-dev        ## ruff and mypy
 	$(BIN)/ruff check .

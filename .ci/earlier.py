@@ -17,7 +17,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BEFORE = "17ed50f"  # the last tree before the rooms moved
-FOLDERS = ("operformer", "tests", "paper")
+FOLDERS = (
+    "operformer",
+    "tests",
+    "paper",
+    "docs",
+    "notebook",
+    "README.md",
+    "DESIGN.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+)
 
 
 @contextmanager
@@ -42,7 +52,7 @@ def git(*arguments):
 
 def run_with(tree, script, *arguments):
     """The last line that a script prints, run with the package of a tree in a process of its own."""
-    environment = os.environ | {"PYTHONPATH": str(tree)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tree), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, str(script), *map(str, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

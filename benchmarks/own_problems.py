@@ -197,7 +197,7 @@ def allen_cahn(rng, n):
         z = np.fft.irfftn(v, axes=(0, 1, 2))
         return 8 * np.fft.rfftn(z - z**3)
 
-    z = spectral_flow(start, -sum(each**2 for each in k) / 200, speed, 0.25, 20)
+    z = spectral_flow(start, -sum(each**2 for each in k) / 200, speed, 0.25, 10)
     return tuple(np.fft.irfftn(v, axes=(0, 1, 2))[None, ::2, ::2, ::2] for v in (start, z))
 
 
@@ -220,7 +220,7 @@ def wave(rng, n):
 
 def reaction(rng, n):
     """FitzHugh and Nagumo: a_t = Laplace a / 400 + 4 (a - a^3 - b), b_t = a - b / 2, no flux; 0 to 1."""
-    fine, steps = 2 * n, 400
+    fine, steps = 2 * n, 100
     axes = [axis(fine, "cells")] * 2
     state = np.stack([field(rng, axes), 0.5 * field(rng, axes)])
     start = state

@@ -10,7 +10,9 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from cyclopts import App, CycloptsError, Group, UnknownOptionError, UnusedCliTokensError
@@ -24,6 +26,7 @@ from operformer.commands.runs import demo, evaluate, report, status, train
 from operformer.commands.sharing import card, export, models
 from operformer.commands.trust import calibrate, certify
 from operformer.errors import OperformerError, TerminatedError
+from operformer.memory import set_limit
 from operformer.terminal import leave_closed_pipe, open_standard_streams
 from operformer.text import plain
 
@@ -45,8 +48,9 @@ app = App(
     version=__version__,
     result_action="return_value",
     suppress_keyboard_interrupt=False,
-    help_epilogue="With --debug an error comes with its traceback.",
+    help_epilogue="With --debug an error comes with its traceback; --memory 8G refuses what would need more.",
 )
+app.register_install_completion_command()  # operformer --install-completion: the shell completes commands and options
 for title, commands in GROUPS.items():
     group = Group.create_ordered(title)
     for command in commands:
@@ -65,7 +69,10 @@ def run(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
     signal.signal(signal.SIGTERM, _terminate)
+    if not (debug or sys.warnoptions):
+        warnings.showwarning = _tell_own
     try:
+        set_limit(_taken(given, "--memory"))
         code = app(given, exit_on_error=False, print_error=False) or 0
         sys.stdout.flush()
     except BrokenPipeError:
@@ -78,6 +85,25 @@ def run(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
             raise
         code = _complain(*explained)
     sys.exit(code)
+
+
+def _taken(given: list[str], option: str) -> str | None:
+    """The value of an option that every command has, taken out of the arguments."""
+    for place, argument in enumerate(given):
+        name, equals, value = argument.partition("=")
+        if name == option:
+            found = value if equals else "".join(given[place + 1 : place + 2])
+            del given[place : place + (1 if equals else 2)]
+            return found
+    return None
+
+
+def _tell_own(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    """Warnings of this library in one line; those of others are about their inside, and not for who gives commands."""
+    if Path(filename).is_relative_to(Path(__file__).parent):
+        _complain(" ".join(str(message).split()), 0)
 
 
 def _explain(error: BaseException) -> tuple[str, int] | None:

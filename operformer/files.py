@@ -16,12 +16,15 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from sys import float_info
 from typing import Any, NoReturn
 
-from operformer.errors import DataError, ResourceError
+from operformer.errors import DataError, ResourceError, UsageError
 
 PARTIAL = ".partial"
 LARGEST_TEXT = 2**26  # bytes of settings, records and metrics
+LARGEST_NUMBER = 1e150  # of an error: its square must not overflow
+DEEPEST = 32  # lists and tables in each other
 HAS_HANDLES = {os.open, os.mkdir, os.unlink, os.stat, os.rename} <= os.supports_dir_fd  # not on Windows
 # Windows has no O_NOFOLLOW and no O_NONBLOCK, other systems have no O_BINARY.
 _SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -73,8 +76,8 @@ class Place:
         with _handle(name, os.O_NOFOLLOW, self.handle) as handle:
             yield Place(self.path / name, handle)
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write beside, flush to disk, rename."""
+    def put(self, name: str, content: bytes, is_new: bool = False) -> None:
+        """Write beside, flush to disk, rename; what ``is_new`` takes no other's place."""
         beside = f".{name}.{secrets.token_hex(4)}.{socket.gethostname()}.{os.getpid()}{PARTIAL}"
         descriptor = self.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
@@ -82,10 +85,25 @@ class Place:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(self.at(beside), self.at(name), src_dir_fd=self.handle, dst_dir_fd=self.handle)
+            if is_new:
+                self._link(beside, name)
+            else:
+                os.replace(self.at(beside), self.at(name), src_dir_fd=self.handle, dst_dir_fd=self.handle)
         except BaseException:
             self.remove(beside)
             raise
+
+    def _link(self, beside: str, name: str) -> None:
+        """Rename, unless the name is taken by then; where there are no hard links, just before."""
+        try:
+            os.link(self.at(beside), self.at(name), src_dir_fd=self.handle, dst_dir_fd=self.handle)
+            self.remove(beside)
+        except FileExistsError:
+            raise
+        except OSError:
+            if self.look(name) is not None:
+                raise FileExistsError(errno.EEXIST, "it is there already", name) from None
+            os.replace(self.at(beside), self.at(name), src_dir_fd=self.handle, dst_dir_fd=self.handle)
 
     def remove(self, name: str) -> None:
         """Remove a file that may be there."""
@@ -146,6 +164,8 @@ def held(folder: Path, create: bool = True) -> Iterator[Held]:
             elif create:
                 folder.mkdir(parents=True, exist_ok=True)
             found = known or Held(path, stack.enter_context(_handle(str(real))))
+            if not known:
+                _sweep_below(found)
         except OSError as error:
             raise ResourceError(f"cannot write {folder}: {_reason(error)}; give another folder") from None
         for name in {path, real} - _held.keys():
@@ -165,21 +185,24 @@ def refuse_links(folder: Path, inside: Sequence[str] = ()) -> None:
                 break
 
 
-def write_bytes(path: Path, content: bytes, is_lasting: bool = True) -> None:
+def write_bytes(path: Path, content: bytes, is_lasting: bool = True, is_new: bool = False) -> None:
     """Put the content at the path in one step: a reader sees the old file or the new one, never a part.
 
     Inside a folder that is held, a file that ``is_lasting`` must not be deleted by others as long as it is held.
+    A file that ``is_new`` is refused if there is one by then, perhaps of another process.
     """
     holder, parts = _holder_of(path)
     try:
         with _folder_of(path, create=True) as folder:
             _sweep_once(folder)
-            folder.put(path.name, content)
+            folder.put(path.name, content, is_new)
             if holder and is_lasting:
                 holder.keep(parts[0])
     except OSError as error:
         if holder:
             holder.check()
+        if is_new and isinstance(error, FileExistsError):
+            raise UsageError(f"{path} is there already, and was not replaced; give another name") from None
         raise ResourceError(f"cannot write {path}: {_reason(error)}; what was there before is untouched") from None
 
 
@@ -269,13 +292,31 @@ def check_file(path: Path, most: int | None = None) -> None:
         raise DataError(f"cannot read {path}: it has {found.st_size} bytes where at most {most} belong")
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, largest: float = float_info.max) -> Any:
     """The value of a JSON file that has to be there; NaN and infinity are no JSON."""
-    content = read_bytes(path, LARGEST_TEXT)
     try:
-        return json.loads(content, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        return parse_json(read_bytes(path, LARGEST_TEXT), largest)
+    except ValueError as error:
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"{path} is not JSON: {error}") from None
+
+
+def parse_json(content: bytes | str, largest: float = float_info.max) -> Any:
+    """The value of a JSON text, or a ValueError: for NaN, for numbers that are too large, for deep nesting."""
+
+    def number(text: str) -> float:
+        value = float(text)
+        if not abs(value) <= largest:
+            raise ValueError(f"{text[:40]} is larger than a number here, {largest:g}")
+        return value
+
+    try:
+        value = json.loads(content, parse_constant=_refuse_constant, parse_int=_whole, parse_float=number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    _check_depth(value, DEEPEST)
+    return value
 
 
 @contextmanager
@@ -347,12 +388,37 @@ def _sweep_once(place: Place) -> None:
         _remove_abandoned(place)
 
 
+def _sweep_below(folder: Place) -> None:
+    """The same in a folder that is held and in those right inside it."""
+    _sweep_once(folder)
+    for name in folder.names():
+        if stat.S_ISDIR(_mode(folder, name)):
+            with suppress(OSError, DataError), folder.inside(name, create=False) as inner:
+                _sweep_once(inner)
+
+
 def _remove_abandoned(place: Place) -> None:
     for found in place.names():
         stem, _, process = found.removesuffix(PARTIAL).rpartition(".")
         is_of_here = found.startswith(".") and found.endswith(PARTIAL) and stem.endswith(f".{socket.gethostname()}")
         if is_of_here and process.isdecimal() and not _is_alive(int(process)):
             place.remove(found)
+
+
+def _whole(text: str) -> int:
+    """A whole number of 64 bits."""
+    if len(text) > 20 or not -(2**63) <= int(text) < 2**64:
+        raise ValueError(f"{text[:20]}... has more digits than a number here")
+    return int(text)
+
+
+def _check_depth(value: Any, left: int) -> None:
+    if isinstance(value, dict | list):
+        if not left:
+            raise ValueError("it is nested too deeply")
+        for inner in value.values() if isinstance(value, dict) else value:
+            if isinstance(inner, dict | list):
+                _check_depth(inner, left - 1)
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -38,7 +38,7 @@ def ship(folder: Path, name: str, models: Path = SHIPPED) -> Path:
     if others + size > MOST:
         raise UsageError(f"the models would have {(others + size) / 1e6:.1f} MB together; at most {MOST / 1e6:.0f} are")
     operator.save_pretrained(models / name, weights)
-    text = card(run, name, loader="load", weights=weights_hash(models / name))
+    text = card(run, name, licence="mit", loader="load", weights=weights_hash(models / name))
     write_bytes(models / name / "README.md", text.encode())
     return models / name
 

@@ -10,7 +10,7 @@ import torch
 
 from operformer.commands.doctor import BROWSERS
 
-pytest_plugins = ["made"]
+pytest_plugins = ["made", "counted"]
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton: kernels then run in NumPy
 

@@ -188,13 +188,6 @@ def test_memory_that_runs_out_is_a_resource_error(call, monkeypatch, error):
     assert "memory" in err
 
 
-@pytest.mark.parametrize("out", ["a[b]c", "a[/b]", "[red]"])
-def test_folders_are_shown_as_they_are_written(call, out):
-    code, shown, err = call(*TRAIN, "training.epochs=1", "--out", out)
-    assert (code, err) == (0, "")
-    assert f"operformer evaluate {out}" in shown
-
-
 def test_debug_gives_the_traceback_and_the_same_code(tmp_path):
     done = subprocess.run([*COMMAND, "evaluate", "nowhere", "--debug"], capture_output=True, text=True, check=False)
     assert "Traceback (most recent call last)" in done.stderr

@@ -270,7 +270,7 @@ def told(capsys, *arguments):
 
 
 @pytest.mark.parametrize(("command", "name", "kind", "damage"), CORPUS, ids=[f"{n}-{k}" for _, n, k, _ in CORPUS])
-def test_hostile_files_are_told_in_one_line(stopped, here, capsys, command, name, kind, damage):
+def test_hostile_files_are_told_in_one_line(stopped, here, capsys, count, command, name, kind, damage):
     run = here / "run"
     shutil.copytree(stopped, run, symlinks=True)
     if name in ("status.json", "rollout.json") and not (run / name).exists():
@@ -279,6 +279,7 @@ def test_hostile_files_are_told_in_one_line(stopped, here, capsys, command, name
     if name.startswith(CHECKPOINT):
         seal(run / CHECKPOINT)
     assert told(capsys, *(TRAIN if command == "train" else [command, "run"])) == 3
+    count("hostile files, each told in one line", 1)
 
 
 # Configurations: what is asked for makes no sense, which is exit code 2

@@ -101,6 +101,7 @@ def import_(
     steps: Annotated[tuple[int, int] | None, Parameter(negative="")] = None,
     lead: int | None = None,
     weights: Literal["voronoi", "equal"] = "voronoi",
+    skip: Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative="")] = (),
 ) -> None:
     """Keep pairs of your own as a set: .npz, .npy, HDF5, MATLAB, PDEBench, The Well, torch.save's .pt.
 
@@ -126,14 +127,16 @@ def import_(
         Pair every time step with the one so much later.
     weights
         Of scattered points whose file has no array weights: the volumes of their Voronoi cells, or all equal.
+    skip
+        Samples to leave out, counted from 0, such as --skip 7 12.
     """
     from operformer.data.importing import import_pairs
     from operformer.data.summary import summarise
 
     inputs, outputs = _arrays(u, z)
     given = box_of(bounds)
-    options = {"layout": layout, "steps": steps, "lead": lead, "grid": grid, "bounds": given, "weights": weights}
-    stored = import_pairs(path, out, inputs, outputs, **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"layout": layout, "steps": steps, "lead": lead, "grid": grid, "bounds": given}
+    stored = import_pairs(path, out, inputs, outputs, **options, weights=weights, skip=skip)
     for line in summarise(stored).lines():
         console.print(line, soft_wrap=True)
     console.print(f"imported: {out}; next: operformer inspect {out}", soft_wrap=True)

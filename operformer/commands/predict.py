@@ -85,7 +85,7 @@ def predict(
     options |= {"weights": weights or trained_weights or "voronoi"}
     values, where = _inputs(inputs, operator, list(u) or None, options)
     found = prediction.predict(operator, values, where, resolution=resolution or None)
-    write(found, out)
+    write(found, out, is_new=not force)
     there = f", predicted on {found.grid}" if resolution else ""
     console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
     console.print(f"predicted: {out}", soft_wrap=True, highlight=False)

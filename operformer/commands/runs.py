@@ -44,6 +44,12 @@ def train(
 ) -> None:
     """Train an operator on a problem or on your own samples; the same command again resumes where it stopped.
 
+    Settings are written section.setting=value. data: resolution, train, validation, test, seed, coarser, folder.
+    operator: name (SpectralOperator, FANO, ViTNO, TNO, ...) and what its constructor takes, such as hidden_channels,
+    n_layers, n_heads, n_modes, n_patches, overlap, basis, last, waves, wrappers. training: epochs, batch_size,
+    learning_rate, schedule, loss, optimizer, weight_decay, clip_norm, ema, seed, device, averages, products, compile,
+    accumulation, strategy, resolutions, batches, stages, augment, restarts, save_minutes.
+
     Parameters
     ----------
     experiment

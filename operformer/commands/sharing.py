@@ -8,7 +8,7 @@ from typing import Literal
 from operformer.commands.console import console, show
 
 
-def card(run: Path, *, name: str = "owner/name", licence: str = "mit") -> None:
+def card(run: Path, *, name: str = "owner/name", licence: str | None = None) -> None:
     """Write the card of an evaluated run, README.md, beside its operator's weights, for the Hub.
 
     Parameters
@@ -18,7 +18,7 @@ def card(run: Path, *, name: str = "owner/name", licence: str = "mit") -> None:
     name
         What the operator is, or will be, called on the Hub.
     licence
-        Of the weights, as the Hub spells it.
+        Of the weights, as the Hub spells it, such as mit; the card names none if it is not given.
     """
     from operformer.runs import read_run
     from operformer.sharing.card import write_card
@@ -51,9 +51,11 @@ def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic", 
     from operformer.runs import read_experiment
     from operformer.sharing.exporting import export as write
 
-    is_run = (run / "operator").is_dir()
-    if kind is None and is_run:
+    is_run, names = (run / "operator").is_dir(), ()
+    if is_run:
         experiment = read_experiment(run)
-        kind = experiment.problem.grid(experiment.data.resolution).kind  # type: ignore[assignment]  # refused below
-    path = write(load(run / "operator" if is_run else run), out, kind or "nodes")
+        problem = experiment.problem
+        names = (problem.input_names, problem.output_names)  # type: ignore[assignment]
+        kind = kind or problem.grid(experiment.data.resolution).kind  # type: ignore[assignment]  # refused below
+    path = write(load(run / "operator" if is_run else run), out, kind or "nodes", names)
     console.print(f"exported: {path}", soft_wrap=True)

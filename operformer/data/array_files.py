@@ -80,7 +80,10 @@ def open_npz(path: Path) -> Iterator[Contents]:
             try:
                 with archive.open(info) as file:
                     header = _header(file)
-                    complaint = _complaint(header, info.file_size - file.tell())
+                    stored = info.file_size - file.tell()
+                complaint = _complaint(header, stored)
+                if complaint is None and stored > prod(header[0]) * header[2].itemsize:
+                    complaint = f"has shape {header[0]}, but {stored} bytes; write it again with numpy.savez"
             except (ValueError, EOFError, SyntaxError, MemoryError) as error:
                 complaint = f"is no array of numpy ({shown(str(error), 80, quoted=False)}); write it again"
             complaint = complaint or why_too_large((info.file_size,), np.dtype("u1"), info.compress_size, True)

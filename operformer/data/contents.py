@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ import numpy as np
 
 from operformer.domain.grid import UniformKind
 from operformer.errors import DataError, OperformerError, ResourceError
+from operformer.memory import require_memory
 from operformer.text import shown
 
 WeightsName = Literal["voronoi", "equal"]  # of scattered points whose file has none
@@ -23,6 +26,8 @@ POINTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz")
 NO_INPUTS = (*POINTS, "weights", *(output for _, output in PAIRS if output != "u"))
 # The most that deflate can pack into one byte; what claims to be larger than that is no data.
 LARGEST_RATIO = 1032
+# What a system says of a file that may be whole: no permission, an error of the disk or of the network.
+UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT, errno.ESTALE, errno.EMFILE, errno.ETIMEDOUT)
 
 
 class Array(Protocol):
@@ -52,6 +57,8 @@ class Loaded:
 
     @cached_property
     def _values(self) -> np.ndarray:
+        need = 2 * prod(self.shape) * self.dtype.itemsize  # unpacked, and in the order of its axes
+        require_memory(need, f"an array of shape {self.shape}", "keep it as .npy or HDF5, of which parts are read")
         return self.load()
 
 
@@ -160,6 +167,14 @@ def refusing_damage(path: Path) -> Iterator[None]:
         raise
     except MemoryError:
         raise ResourceError(f"reading {path} needs more memory than there is; use first= and count=") from None
+    except OSError as error:
+        if error.errno in UNREADABLE:
+            raise DataError(f"cannot read {path}: {(os.strerror(error.errno or 0)).lower()}") from None
+        raise _damage(path, error) from None
     except Exception as error:  # the parsers of numpy, h5py, zipfile and scipy raise nearly everything
-        reason = shown(str(error) or type(error).__name__, 160, quoted=False)
-        raise DataError(f"{path} is damaged or not what it claims to be: {reason}; restore it from a copy") from None
+        raise _damage(path, error) from None
+
+
+def _damage(path: Path, error: Exception) -> DataError:
+    reason = shown(str(error) or type(error).__name__, 160, quoted=False)
+    return DataError(f"{path} is damaged or not what it claims to be: {reason}; restore it from a copy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -26,6 +27,7 @@ from operformer.files import write_bytes
 
 NPY = b"\x93NUMPY"
 HDF5 = (".h5", ".hdf5")
+_CHANNEL = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 
 
 def read(
@@ -105,6 +107,23 @@ def read_blocks(
         raise UsageError(f"first and count ask for pairs {first} to {first + (count or 1) - 1}: {path} holds {passed}")
 
 
+def channel_names(path: str | Path, options: Options) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """What the file calls the channels of u and z; None where its names do not do for names of channels."""
+    file = _files(Path(path))[0]
+    is_npy = _start(file).startswith(NPY)
+    if is_npy:
+        return None
+    with _open(file, None, is_npy) as contents:
+        selection = options.select(contents)
+        inputs, outputs = (
+            [name for field in fields for name in field.channel_names] for fields in (selection.u, selection.z)
+        )
+    outputs = [f"{name}_later" if name in inputs else name for name in outputs]  # one field at two times
+    names = (*inputs, *outputs)
+    are_plain = all(_CHANNEL.fullmatch(name) for name in names)
+    return (tuple(inputs), tuple(outputs)) if are_plain and len(set(names)) == len(names) else None
+
+
 class TakesFunctions(Protocol):
     """What has to be known of an operator to read its inputs."""
 
@@ -164,7 +183,7 @@ def read_inputs(
     return values, grids[0]
 
 
-def write(samples: Samples, path: str | Path) -> None:
+def write(samples: Samples, path: str | Path, is_new: bool = False) -> None:
     """Write samples to a file that others read, and `read` too. The file appears in one step.
 
     It holds u and z (count, channels, *shape), bounds (d, 2), and grid_x, grid_y and grid_z of a tensor product or
@@ -174,6 +193,7 @@ def write(samples: Samples, path: str | Path) -> None:
     Args:
         samples: The functions, on any grid.
         path: The file; its suffix .npz, .h5 or .hdf5 says the format.
+        is_new: Whether to refuse if the file is there, also if another process has just written it.
     """
     path = Path(path)
     check_name(path)
@@ -195,7 +215,7 @@ def write(samples: Samples, path: str | Path) -> None:
                 file[name] = np.asarray(values)
     else:
         np.savez(content, **arrays)  # numbers only, so nothing is pickled
-    write_bytes(path, content.getvalue())
+    write_bytes(path, content.getvalue(), is_new=is_new)
 
 
 def check_name(path: Path) -> None:

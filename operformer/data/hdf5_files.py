@@ -30,6 +30,7 @@ import h5py
 import numpy as np
 
 from operformer.data.contents import (
+    LARGEST_RATIO,
     Array,
     Contents,
     refusing_damage,
@@ -39,6 +40,7 @@ from operformer.data.contents import (
 )
 from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
+from operformer.memory import require_memory
 from operformer.text import shown
 
 MOST_OBJECTS = 100_000
@@ -80,6 +82,8 @@ class Stored:
         self.dtype: np.dtype[Any] = dataset.dtype
 
     def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        if self._dataset.chunks:
+            require_memory(_chunk_bytes(self._dataset), "a chunk of an HDF5 array", "write smaller chunks")
         if self._is_reversed:
             return np.asarray(self._dataset[index[::-1]]).T
         return np.asarray(self._dataset[index])
@@ -144,8 +148,20 @@ def _complaint(dataset: Any, file_size: int) -> str | None:
     return (
         why_not_numbers(dataset.dtype)
         or why_too_large(dataset.shape, dataset.dtype, file_size, is_packed=dataset.chunks is not None)
+        or _why_chunks_too_large(dataset, file_size)
         or _why_unwritten(dataset)
     )
+
+
+def _chunk_bytes(dataset: Any) -> int:
+    """What is unpacked at once, also where the chunk reaches beyond the array."""
+    return prod(dataset.chunks) * int(dataset.dtype.itemsize)
+
+
+def _why_chunks_too_large(dataset: Any, file_size: int) -> str | None:
+    if dataset.chunks is None or _chunk_bytes(dataset) <= LARGEST_RATIO * file_size:
+        return None
+    return f"has chunks of shape {dataset.chunks}, more than the file can hold; write it with smaller ones"
 
 
 def _why_unwritten(dataset: Any) -> str | None:

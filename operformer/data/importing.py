@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from operformer.data.contents import WeightsName
-from operformer.data.exchange import read_blocks
+from operformer.data.exchange import channel_names, read_blocks
 from operformer.data.generation import begin, finish, pairs_per_shard, save_shard
 from operformer.data.manifest import Fields, GridRecord, Header
 from operformer.data.options import Options
@@ -39,6 +39,7 @@ def import_pairs(
     grid: Grid | UniformKind | None = None,
     bounds: GivenBounds | None = None,
     weights: WeightsName = "voronoi",
+    skip: Sequence[int] = (),
 ) -> StoredPairs:
     """Keep the samples of a file as a set, which is read a few at a time.
 
@@ -46,16 +47,31 @@ def import_pairs(
         path: The file, as for `operformer.read`.
         folder: The folder of the set. It is empty, does not exist, or holds the same set.
         u, z, layout, steps, lead, grid, bounds, weights: What the file does not say, as for `operformer.read`.
+        skip: Samples to leave out, counted from 0, such as those that hold NaN.
 
     Returns:
         The set.
     """
-    blocks = partial(read_blocks, path, BLOCK, Options(u, z, layout, steps, lead, grid, bounds, weights))
-    options = {"u": u, "z": z, "layout": layout, "steps": steps, "lead": lead, "bounds": bounds}
+    given = Options(u, z, layout, steps, lead, grid, bounds, weights)
+    blocks = partial(_without, partial(read_blocks, path, BLOCK, given), sorted(set(skip)))
+    options: dict[str, Any] = {"u": u, "z": z, "layout": layout, "steps": steps, "lead": lead, "bounds": bounds}
     options |= {"grid": repr(grid) if isinstance(grid, Grid) else grid}
-    options |= {"weights": None if weights == "voronoi" else weights}
+    options |= {"skip": sorted(set(skip)) or None, "weights": None if weights == "voronoi" else weights}
     origin = {"file": Path(path).name, "options": {name: value for name, value in options.items() if value is not None}}
-    return _store(blocks, Path(folder), Path(path).stem or "imported", origin)
+    return _store(blocks, Path(folder), Path(path).stem or "imported", origin, channel_names(path, given))
+
+
+def _without(blocks: Callable[[], Iterable[Samples]], skip: Sequence[int]) -> Iterator[Samples]:
+    """The blocks without some of the samples, which have to be there."""
+    first = 0
+    for block in blocks():
+        here = {k - first for k in skip}
+        kept = torch.tensor([k for k in range(len(block)) if k not in here], dtype=torch.long)
+        first += len(block)
+        if len(kept):
+            yield block if len(kept) == len(block) else block[kept]
+    if skip and not 0 <= skip[0] <= skip[-1] < first:
+        raise UsageError(f"samples to skip are 0 to {first - 1}: got {', '.join(map(str, skip))}")
 
 
 def store(samples: Samples, folder: str | Path, title: str, origin: Mapping[str, Any]) -> StoredPairs:
@@ -73,7 +89,13 @@ def store(samples: Samples, folder: str | Path, title: str, origin: Mapping[str,
     return _store(partial(samples.blocks, BLOCK), Path(folder), title, origin)
 
 
-def _store(blocks: Callable[[], Iterable[Samples]], folder: Path, title: str, origin: Mapping[str, Any]) -> StoredPairs:
+def _store(
+    blocks: Callable[[], Iterable[Samples]],
+    folder: Path,
+    title: str,
+    origin: Mapping[str, Any],
+    names: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
+) -> StoredPairs:
     """Look at all blocks once for what the header says of them, and once more to keep them."""
     count, digest, block = 0, hashlib.sha256(), None
     for block in map(_storable, blocks()):
@@ -86,7 +108,7 @@ def _store(blocks: Callable[[], Iterable[Samples]], folder: Path, title: str, or
         digest.update(values.contiguous().cpu().numpy().data)
     # The same file name need not hold the same samples.
     plain = json.loads(json.dumps({**origin, "sha256": digest.hexdigest()}))
-    inputs, outputs = (
+    inputs, outputs = names or (
         tuple(f"{name}_{k}" for k in range(channels)) if channels > 1 else (name,)
         for name, channels in zip("uz", block.channels, strict=True)
     )

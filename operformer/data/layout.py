@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -15,7 +14,8 @@ from torch import Tensor
 from operformer.data.contents import Array
 from operformer.domain import Grid, Samples
 from operformer.domain.samples import is_point
-from operformer.errors import DataError, ResourceError, UsageError
+from operformer.errors import DataError, UsageError
+from operformer.memory import require_memory
 
 Layout = tuple[str, ...]
 SQUARE = 8  # from this size on, (b, n, n) is a square of n x n points and not n channels
@@ -32,6 +32,8 @@ def parse(layout: str) -> Layout:
         raise UsageError(f"layout has an unknown letter {unknown[0]!r} in {layout!r}; {remedy}")
     if len(set(letters)) < len(letters):
         raise UsageError(f"layout names an axis twice: got {layout!r}")
+    if not space_of(letters):  # a series: its functions live on time
+        letters = tuple("x" if letter == "t" else letter for letter in letters)
     if "".join(space_of(letters)) not in ("x", "xy", "xyz", "n") or "b" not in letters:
         raise UsageError(f'layout must hold b and one of x, x y, x y z or n: got {layout!r}; try "b c x y"')
     return letters
@@ -80,6 +82,7 @@ def inferred(shapes: dict[str, tuple[int, ...]], space: dict[str, int] | None, d
         letters = None if space is None else placed(shape, space)
         if letters is None:
             given = " and ".join(f"{one} {two}" for one, two in shapes.items())
+            _refuse_finer(list(shapes.values()), given)
             known = f" on a grid of {' x '.join(map(str, space.values()))}" if space else ""
             raise DataError(
                 f"the axes of {given}{known} could mean several things; say which they are by a layout, such as "
@@ -87,6 +90,17 @@ def inferred(shapes: dict[str, tuple[int, ...]], space: dict[str, int] | None, d
             )
         found[name] = letters
     return found
+
+
+def _refuse_finer(shapes: list[tuple[int, ...]], given: str) -> None:
+    """Refuse arrays that differ in all axes but the first: functions on grids of different resolution."""
+    one, other = sorted((shapes[0], shapes[-1]))
+    if (
+        len(one) == len(other) > 2
+        and one[0] == other[0]
+        and all(a < b for a, b in zip(one[1:], other[1:], strict=True))
+    ):
+        raise DataError(f"{given} are known on different grids; thin or interpolate one of them")
 
 
 def placed(shape: tuple[int, ...], space: dict[str, int]) -> Layout | None:
@@ -133,6 +147,13 @@ class Field:
     array: Array
     layout: Layout
 
+    @property
+    def channel_names(self) -> list[str]:
+        """The array's own name, with a number for each of several channels."""
+        name = self.name.rpartition("/")[2]
+        count = prod(self.array.shape) // max(1, prod(sizes(self.layout, self.array.shape).values()))
+        return [name] if count == 1 else [f"{name}_{k}" for k in range(count)]
+
     def read(self, space: Layout, samples: slice, times: slice) -> np.ndarray:
         """Its values as (b, t, c, *space), read from the file now."""
         index = tuple({"b": samples, "t": times}.get(letter, slice(None)) for letter in self.layout)
@@ -173,7 +194,8 @@ class Selection:
         states = self.extent.get("b", 1) * self.extent.get("t", 1)
         stored = sum(prod(field.array.shape) * max(4, field.array.dtype.itemsize) for field in fields)
         # Twice: a copy is made while the axes are moved.
-        _check_memory(2 * stored * n_samples * per_sample // states, self.path)
+        need = 2 * stored * n_samples * per_sample // states
+        require_memory(need, f"reading {self.path}", "read a part of it with first= and count=")
         parts = [field.read(space, samples, slice(times.start, times.stop)) for field in fields]
         shape = tuple(self.extent[letter] for letter in space)
         whole = [np.broadcast_to(part, (n_samples, per_sample, part.shape[2], *shape)) for part in parts]
@@ -183,13 +205,3 @@ class Selection:
         if self.grid.counts is None:
             return values
         return values.where(is_point(self.grid.of_samples(slice(begin, end))), 0.0)  # beyond the points may be anything
-
-
-def _check_memory(need: int, path: Path) -> None:
-    """Refuse to read what cannot fit."""
-    there_is = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else need
-    if need > there_is:
-        raise ResourceError(
-            f"reading {path} needs {need / 2**30:.1f} GiB of memory, and there are {there_is / 2**30:.1f}; read a part "
-            "of it with first= and count="
-        )

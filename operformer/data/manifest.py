@@ -15,7 +15,7 @@ from operformer.domain import Grid
 from operformer.domain.box import Bounds, checked_bounds
 from operformer.domain.grid import Kind
 from operformer.errors import DataError, OperformerError, UsageError
-from operformer.files import read_bytes, write_bytes
+from operformer.files import parse_json, read_bytes, write_bytes
 from operformer.problems.problem import Boundary
 from operformer.settings import construct
 from operformer.text import shown
@@ -186,7 +186,7 @@ def decode(path: Path) -> dict[str, Any]:
     """The values of a file that `encode` wrote; a file that differs from it in one bit is refused."""
     content = read_bytes(path, LARGEST)  # one look: another process may be about to remove it
     try:
-        values = json.loads(content)
+        values = parse_json(content)
         is_whole = isinstance(values, dict) and content == encode(_without(values, "format", "checksum"))
     except (ValueError, RecursionError):
         is_whole = False

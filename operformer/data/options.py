@@ -104,6 +104,7 @@ class Options:
             [Field(name, arrays[name], self.layouts[k] if self.layouts else found[name]) for name in names]
             for k, names in enumerate((u, z))
         )
+        _refuse_two_grids(contents, before, after)
         extent = self._extent(contents, [*before, *after])
         grid = self._grid(contents, extent, set(arrays))
         return Selection(contents.path, before, after, extent, self._times(extent), grid)
@@ -259,3 +260,17 @@ def _names_of(given: object, which: str) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise UsageError(f"{which} must be the name of an array, or several different ones: got {given!r}")
     return names
+
+
+def _refuse_two_grids(contents: Contents, before: list[Field], after: list[Field]) -> None:
+    """Refuse inputs and outputs that are known on different numbers of points, and name both."""
+    if not (before and after):
+        return
+    one, other = (
+        {k: n for k, n in sizes(f.layout, f.array.shape).items() if k in "xyzn"} for f in (before[0], after[0])
+    )
+    if one.keys() == other.keys() and one != other:
+        shapes = " and ".join(" x ".join(map(str, extent.values())) for extent in (one, other))
+        raise DataError(
+            f"{contents.path}: u and z are known on different grids of {shapes} points; thin or interpolate one of them"
+        )

@@ -21,7 +21,7 @@ from torch import Tensor
 from operformer.domain.basis import Basis
 from operformer.domain.grid import Grid
 from operformer.domain.patches import ON_FACE, Patches, ScatteredPatches, axis_patches, make_patches
-from operformer.domain.products import exact_matmul
+from operformer.domain.products import each_product, exact_matmul
 from operformer.domain.transform import (
     Transform,
     along_axes,
@@ -277,7 +277,8 @@ class BlendedTransform:
 
     def analyse(self, v: Tensor) -> Tensor:
         """(batch, *shape, c) -> (batch, P, sizes, c), the sizes of all axes flattened."""
-        d, coefficients = len(self.n_patches), along_axes(self.analysis, v)
+        is_halved = self.analysis[0].dtype == torch.float16  # by fused layers, on a GPU
+        d, coefficients = len(self.n_patches), along_axes(self.analysis, v, each_product if is_halved else torch.matmul)
         for k, count in enumerate(self.n_patches):
             coefficients = coefficients.unflatten(1 + 2 * k, (count, -1))
         order = (0, *range(1, 2 * d, 2), *range(2, 2 * d + 1, 2), 2 * d + 1)

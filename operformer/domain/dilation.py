@@ -179,10 +179,10 @@ def _dilated_axis(grid: Grid, k: int, count: int, r: float, is_even: bool, like:
         rising, falling = rising.where(patch > 0, 1.0), falling.where(patch < count - 1, 1.0)
     share = (rising * falling).expand(count, -1)
     made = AxisDilation(grid.kind, is_even, count, m, reach, (first, last), share.to(like), weights.to(like), None)
-    return made if isinstance(m, int) else replace(made, tables=_tables(made, device))
+    return made if isinstance(m, int) else replace(made, tables=index_tables(made, device))
 
 
-def _tables(axis: AxisDilation, device: torch.device) -> tuple[Tensor, Tensor]:
+def index_tables(axis: AxisDilation, device: torch.device) -> tuple[Tensor, Tensor]:
     """`AxisDilation.tables`: any size may be a symbol."""
     m, count, (first, last) = axis.points, axis.count, axis.blended
     patch = torch.arange(count, device=device).unsqueeze(1)

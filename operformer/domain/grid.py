@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 from operformer.domain.box import Bounds, GivenBounds, as_points, checked_bounds, checked_points
 from operformer.domain.quadrature import trapezoidal_weights
 from operformer.errors import UsageError
+from operformer.memory import require_memory
 
 UniformKind = Literal["nodes", "cells", "periodic", "left"]
 Kind = Literal["nodes", "cells", "periodic", "left", "rectilinear", "scattered", "ragged"]
@@ -291,6 +292,9 @@ def _checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
         sizes = ()
     if not sizes or min(sizes) < 2:
         raise UsageError(f"a grid needs a whole number of at least two points along each axis: got {shape}")
+    if torch.get_default_device().type != "meta":
+        need = 16 * (len(sizes) + 1) * prod(sizes)  # points and weights, and a copy while they are made
+        require_memory(need, f"a grid of {shape} points", "take fewer")
     return sizes
 
 

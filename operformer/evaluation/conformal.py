@@ -48,6 +48,13 @@ class Calibration:
     grid: Grid
     weights: str = ""  # the hash of those it was made from, as `load_hashed` gives it; empty if that is not known
 
+    def __repr__(self) -> str:
+        share, points = f"{100 * (1 - self.alpha):g} %", f"{100 * (1 - self.delta):g} %"
+        return (
+            f"Calibration({share} of samples: |z - G(u)| <= {self.factor:.3g} spread on {points} of D, L2 error "
+            f"<= {100 * self.relative_error:.3g} %; from {self.count} samples on {self.grid})"
+        )
+
     def half_width(self, grid: Grid) -> Tensor:
         """q s(x) on any grid of the domain: (channels, *shape), float64; s is read by interpolation."""
         read = interpolate(self.spread, self.grid, grid.to(self.grid.points.device))

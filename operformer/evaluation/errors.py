@@ -33,7 +33,7 @@ class Summary:
     worst: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """The errors of an operator on samples of one grid, and what its median and its worst sample look like.
 
@@ -52,6 +52,13 @@ class Evaluation:
     jumps: FaceJumps | None = None
     standardised_errors: tuple[float, ...] = ()  # relative L2 of standardised outputs
     weights: str = ""  # the hash of those it was made from, as `load_hashed` gives it; empty if that is not known
+
+    def __repr__(self) -> str:
+        norms = [("L2", self.l2), *([("H1", self.h1)] if self.h1 else [])]
+        said = "; ".join(
+            f"{name} error median {one.median:.3g}, mean {one.mean:.3g}, worst {one.worst:.3g}" for name, one in norms
+        )
+        return f"Evaluation({self.label}: {said}; {len(self.errors)} samples on {self.points} points)"
 
     @property
     def median(self) -> float:

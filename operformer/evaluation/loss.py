@@ -11,7 +11,7 @@ from torch import Tensor
 from operformer.domain import Grid, h1_norm, l2_norm
 
 Loss = Callable[[Tensor, Tensor, Grid], Tensor]
-LossName = Literal["l2", "h1"]
+LossName = Literal["l2", "h1", "l2+h1"]
 
 
 def relative_l2(prediction: Tensor, z: Tensor, grid: Grid) -> Tensor:
@@ -24,7 +24,12 @@ def relative_h1(prediction: Tensor, z: Tensor, grid: Grid) -> Tensor:
     return _relative(h1_norm, prediction, z, grid)
 
 
-LOSSES: dict[LossName, Loss] = {"l2": relative_l2, "h1": relative_h1}
+def relative_both(prediction: Tensor, z: Tensor, grid: Grid) -> Tensor:
+    """The mean of the relative L2 and H1 errors, (batch,): where slopes are steep, H1 alone hardly sees the values."""
+    return (relative_l2(prediction, z, grid) + relative_h1(prediction, z, grid)) / 2
+
+
+LOSSES: dict[LossName, Loss] = {"l2": relative_l2, "h1": relative_h1, "l2+h1": relative_both}
 
 
 def _relative(norm: Callable[[Tensor, Grid], Tensor], prediction: Tensor, z: Tensor, grid: Grid) -> Tensor:

@@ -7,29 +7,35 @@ Needs Triton; `encode` of composition.py chooses.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from operformer.domain.blending import BlendedTransform
 from operformer.kernels.head_projection import project_heads, project_heads_backward
 from operformer.kernels.patched_average import patched_average, patched_average_backward
 from operformer.kernels.pointwise_block import block_backward, block_forward, block_readout
 from operformer.operators.attention import Measure, MultiHeadAttention, attend, for_heads
 from operformer.operators.encoder import EncoderLayer
+from operformer.operators.fused_dilation import DilatedTables, can_be_fused, tables_of
 from operformer.operators.fused_modes import (
     ALIGNED,
+    aligned,
     grouped_weights,
     has_tables,
     in_two_parts,
+    is_blended,
     products,
     tables,
+    unaligned,
     wide_product,
 )
-from operformer.operators.patched_attention import CommonPoints, FourierAttention, PatchedAttention
+from operformer.operators.patched_attention import Coefficients, CommonPoints, FourierAttention, PatchedAttention
 
 SOME = 1024  # points that are enough for a rough mean
 
@@ -60,10 +66,15 @@ class _End:
 
 
 def _layer_kind(attention: Any, measure: Any) -> Callable[[EncoderLayer, Tensor, Tensor, _End], tuple[Tensor, Tensor]]:
+    if isinstance(attention, FourierAttention) and isinstance(measure.transform, BlendedTransform):
+        matrices = tuple(matrix.to(torch.float16) for matrix in measure.transform.analysis)
+        return partial(_blended_layer, measure, replace(measure.transform, analysis=matrices))
     if isinstance(attention, FourierAttention):
         analysis, synthesis = tables(attention.modes, measure.transform)
         gram = products(attention.modes, measure.transform)
         return partial(_fourier_layer, measure.volume, analysis.to(torch.float16), in_two_parts(synthesis), gram)
+    if isinstance(attention, PatchedAttention) and measure.dilation is not None:
+        return partial(_dilated_layer, measure, tables_of(measure.dilation, measure.weights.device))
     if isinstance(attention, PatchedAttention):
         return partial(_patched_layer, measure)
     return partial(_pointwise_layer, measure)
@@ -104,6 +115,32 @@ def _patched_layer(
     return _PatchedBlock.apply(v, v_half, *projection, *parameters, layout, end.is_halved, slots, weights, scale)
 
 
+def _dilated_layer(
+    measure: CommonPoints, tables: DilatedTables, layer: EncoderLayer, v: Tensor, v_half: Tensor, end: _End
+) -> tuple[Tensor, Tensor]:
+    """The same between patches that overlap: v is (batch, *shape, c), on D."""
+    attention: Any = layer.attention
+    points, patches, width = len(measure.weights), prod(tables.patches), v.shape[-1] // attention.n_heads
+    layout = (v.shape[1:-1].numel(), 1, width)
+    slots = -(-patches // ALIGNED) * ALIGNED
+    projection = _projection(attention, v_half)
+    scale = measure.volume / points
+    weights = v.new_empty(0) if measure.has_equal_weights else measure.weights / scale
+    parameters = _parameters(layer, merge=True)
+    if end.readout is not None:
+        heads = _dilated(tables, project_heads(v_half, *projection, *layout[:2], 1, width), slots)
+        average = tables.blend(patched_average(heads, weights, scale, patches, slots)[1], width)
+        return _read(v, average, projection[2], parameters, layout, end.readout)
+    return _DilatedBlock.apply(
+        v, v_half, *projection, *parameters, layout, end.is_halved, slots, weights, scale, tables
+    )
+
+
+def _dilated(tables: DilatedTables, heads: Tensor, slots: int) -> Tensor:
+    """Query, key and value on D as functions on dilated patches, as `project_heads` makes those on patches."""
+    return tables.cut(heads, padded=len(heads) // 3, slots=slots)
+
+
 def _fourier_layer(
     volume: float, analysis: Tensor, synthesis: Tensor, gram: Tensor | None, layer: EncoderLayer, v: Tensor,
     v_half: Tensor, end: _End,
@@ -112,9 +149,38 @@ def _fourier_layer(
     attention: Any = layer.attention
     batch, patches, channels = v.shape[0], v.shape[1], v.shape[-1]
     entries = torch.matmul(analysis, v_half.flatten(2, -2))
-    count = entries.shape[2]
+    merged = _average_modes(attention, entries.flatten(0, 1), batch, volume, gram)
+    layout = (synthesis.shape[0], patches, channels)
+    shift, coefficients = v.new_empty(0), merged.flatten(0, 1)
+    parameters = _parameters(layer, merge=False)
+    if end.readout is not None:
+        return _read(v, wide_product(synthesis, coefficients), shift, parameters, layout, end.readout)
+    return _Block.apply(v, synthesis, coefficients, shift, *parameters, layout, end.is_halved)
+
+
+def _blended_layer(
+    measure: Coefficients, halved: BlendedTransform, layer: EncoderLayer, v: Tensor, v_half: Tensor, end: _End
+) -> tuple[Tensor, Tensor]:
+    """The same between patches that overlap: v is (batch, *shape, c), on D. ``halved`` analyses in half precision."""
+    attention: Any = layer.attention
+    modes, batch, channels = attention.modes, v.shape[0], v.shape[-1]
+    entries = aligned(modes, modes.gather(halved.analyse(v_half).flatten(0, 1))).transpose(0, 1)
+    merged = _average_modes(attention, entries, batch, measure.volume, None)
+    kept = unaligned(modes, merged.flatten(0, 1).transpose(0, 1)).float()
+    # Rounded coefficients are a function all the same; its values at points are not rounded.
+    average = measure.transform.synthesise(modes.scatter(kept).unflatten(0, (batch, -1))).contiguous()
+    layout, shift = (v.shape[1:-1].numel(), 1, channels), v.new_empty(0)
+    parameters = _parameters(layer, merge=False)
+    if end.readout is not None:
+        return _read(v, average, shift, parameters, layout, end.readout)
+    return _Block.apply(v, average, None, shift, *parameters, layout, end.is_halved)
+
+
+def _average_modes(attention: Any, entries: Tensor, batch: int, volume: float, gram: Tensor | None) -> Tensor:
+    """From coefficients (batch P, E, c), aligned, to those of what attention merges: (batch, P, E, c)."""
+    count, patches = entries.shape[1], len(entries) // batch
     group, weights = grouped_weights(attention.mixing, count)
-    rows = entries.flatten(0, 1).unflatten(1, (-1, group)).flatten(2).transpose(0, 1)
+    rows = entries.unflatten(1, (-1, group)).flatten(2).transpose(0, 1)
     mixed = torch.bmm(rows, weights).unflatten(-1, (group, 3, attention.n_heads, -1)).unflatten(1, (batch, patches))
     if gram is not None:
         mixed = _with_weighed_keys(mixed, gram)
@@ -123,13 +189,7 @@ def _fourier_layer(
     query, key, value = heads.flatten(1, 2).flatten(3).unbind(0)
     average = torch.bmm(_softmax(query, key, volume, patches), value)
     average = average.unflatten(0, (batch, -1)).unflatten(-1, (count, -1))[:, :, :patches]
-    merged = average.permute(0, 2, 3, 1, 4).flatten(-2) @ attention.merge.weight.T.to(torch.float16)
-    layout = (synthesis.shape[0], patches, channels)
-    shift, coefficients = v.new_empty(0), merged.flatten(0, 1)
-    parameters = _parameters(layer, merge=False)
-    if end.readout is not None:
-        return _read(v, wide_product(synthesis, coefficients), shift, parameters, layout, end.readout)
-    return _Block.apply(v, synthesis, coefficients, shift, *parameters, layout, end.is_halved)
+    return average.permute(0, 2, 3, 1, 4).flatten(-2) @ attention.merge.weight.T.to(torch.float16)
 
 
 def _with_weighed_keys(mixed: Tensor, gram: Tensor) -> Tensor:
@@ -232,10 +292,43 @@ class _PatchedBlock(torch.autograd.Function):
         return dx, dv, *projected, None, *rest, *[None] * 7
 
 
+class _DilatedBlock(torch.autograd.Function):
+    """`block_forward` with sum_j chi_j a_j, a the average of `patched_average` of the heads of v on dilated patches."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, v: Tensor, v_half: Tensor, weights: Tensor, biases: Tensor, shift: Tensor, inner: Tensor,
+        outer: Tensor, merge: Tensor, vectors: Tensor, epsilon_1: float, epsilon_2: float,
+        layout: tuple[int, int, int], halved: bool, slots: int, point_weights: Tensor, scale: float,
+        tables: DilatedTables,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        points, _, width = layout
+        heads = _dilated(tables, project_heads(v_half, weights, biases, shift, points, 1, 1, width), slots)
+        share, a = patched_average(heads, point_weights, scale, prod(tables.patches), slots)
+        a = tables.blend(a, width)
+        ctx.save_for_backward(
+            v_half, weights, heads, share, point_weights, v, a, shift, inner, outer, merge, vectors
+        )  # fmt: skip
+        ctx.numbers, ctx.scale, ctx.tables = (epsilon_1, epsilon_2, *layout), scale, tables
+        return block_forward(v, a, shift, inner, outer, merge, vectors, *ctx.numbers, halved)
+
+    @staticmethod
+    def backward(ctx: Any, dz: Tensor, dz_half: Tensor) -> tuple[Tensor | None, ...]:
+        v_half, weights, heads, share, point_weights, *saved = ctx.saved_tensors
+        _, _, points, _, width = ctx.numbers
+        tables = ctx.tables
+        dx, da, *rest = block_backward(dz.contiguous(), dz_half.contiguous(), *saved, *ctx.numbers)
+        da = tables.blend_backward(da)
+        d_heads = patched_average_backward(da, heads, share, point_weights, ctx.scale, prod(tables.patches))
+        d_heads = tables.cut_backward(d_heads.flatten(0, 1), width)
+        dv, *projected = project_heads_backward(d_heads, v_half, weights, points, 1, 1, width)
+        return dx, dv, *projected, None, *rest, *[None] * 8
+
+
 def takes(attention: Any, measure: Any) -> bool:
     """Whether there is a layer for this attention on this kind of grid."""
     if isinstance(attention, FourierAttention):
-        return has_tables(measure.transform)
+        return has_tables(measure.transform) or is_blended(measure.transform)
     if isinstance(attention, MultiHeadAttention):
         return measure.index is None
-    return isinstance(attention, PatchedAttention) and measure.dilation is None
+    return isinstance(attention, PatchedAttention) and (measure.dilation is None or can_be_fused(measure.dilation))

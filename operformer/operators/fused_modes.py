@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from operformer.domain.blending import AnyTransform
+from operformer.domain.blending import AnyTransform, BlendedTransform
 from operformer.domain.transform import Transform
 from operformer.operators.integral import Mixing, ModeTables, mixed_pairs
 
@@ -22,6 +22,11 @@ def has_tables(transform: AnyTransform) -> TypeGuard[Transform]:
     if not isinstance(transform, Transform) or not transform.is_shared:
         return False
     return prod([matrix[0].numel() for matrix in transform.analysis]) <= LARGEST
+
+
+def is_blended(transform: AnyTransform) -> TypeGuard[BlendedTransform]:
+    """Whether patches overlap, on a tensor product, with a basis that is orthonormal on each of them."""
+    return isinstance(transform, BlendedTransform) and transform.gram is None
 
 
 def lifted(entries: Tensor, mixing: Mixing, modes: ModeTables, transform: Transform, patches: int) -> Tensor:
@@ -93,10 +98,21 @@ def products(modes: ModeTables, transform: Transform) -> Tensor | None:
 
 def _gathered(modes: ModeTables, rows: Tensor) -> Tensor:
     """Rows for the functions (E) from those for products of functions of one variable, by sums: TF32 rounds none."""
-    rows = modes.gather(rows.unsqueeze(0)).squeeze(1)
+    return aligned(modes, modes.gather(rows.unsqueeze(0)).squeeze(1))
+
+
+def aligned(modes: ModeTables, entries: Tensor) -> Tensor:
+    """(E, ...) with a sine of the constant, which is zero, where functions come in pairs, and zeros at the end."""
     if modes.n_single < modes.count:
-        rows = torch.cat([rows[:1], torch.zeros_like(rows[:1]), rows[1:]])
-    return pad(rows, (0, 0, 0, -len(rows) % ALIGNED))
+        entries = torch.cat([entries[:1], torch.zeros_like(entries[:1]), entries[1:]])
+    return pad(entries, (*[0] * (2 * entries.ndim - 1), -len(entries) % ALIGNED))
+
+
+def unaligned(modes: ModeTables, entries: Tensor) -> Tensor:
+    """The functions (E, ...) alone."""
+    if modes.n_single < modes.count:
+        entries = torch.cat([entries[:1], entries[2:]])
+    return entries[: modes.count]
 
 
 def grouped_weights(mixing: Mixing, count: int) -> tuple[int, Tensor]:

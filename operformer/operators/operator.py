@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
-from functools import lru_cache
+from functools import lru_cache, wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
@@ -19,6 +19,7 @@ from operformer.domain.box import Bounds
 from operformer.domain.samples import is_point
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
+from operformer.memory import require_memory
 
 T = TypeVar("T")
 
@@ -75,6 +76,11 @@ class Operator(nn.Module, ABC):
         self.register_buffer("output_scale", torch.ones(out_channels))
         self.register_buffer("domain_lower", torch.zeros(dim))
         self.register_buffer("domain_extent", torch.ones(dim))
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = _measured(cls.__init__)  # type: ignore[method-assign]
 
     @abstractmethod
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
@@ -199,6 +205,24 @@ class Operator(nn.Module, ABC):
 def _uniform_grid(shape: tuple[int, ...], bounds: Bounds) -> Grid:
     """The grid of a call without one, the same object at each call, so that tables made for it serve again."""
     return Grid.uniform(shape, bounds)
+
+
+def _measured(make: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that refuses an operator too large for the memory before its weights are made.
+
+    It is described first, on a device without memory.
+    """
+
+    @wraps(make)
+    def init(self: Operator, *arguments: Any, **options: Any) -> None:
+        if type(self).__init__ is init and torch.get_default_device().type == "cpu":
+            with torch.device("meta"):
+                described = type(self)(*arguments, **options)
+            size = sum(t.numel() * t.element_size() for t in described.state_dict().values())
+            require_memory(size, f"a {type(self).__name__} of {described.n_parameters} weights", "lower its settings")
+        make(self, *arguments, **options)
+
+    return init
 
 
 def _plain(value: Any) -> Any:

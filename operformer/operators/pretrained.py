@@ -159,7 +159,9 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     try:
         with safe_open(path, "pt") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    except (SafetensorError, ValueError) as error:
         raise DataError(f"{path} is damaged ({error}); restore it from a copy") from None
 
 

@@ -16,6 +16,7 @@ from operformer.domain import Grid
 from operformer.domain.box import Bounds
 from operformer.domain.samples import Samples, concatenate
 from operformer.errors import UsageError
+from operformer.memory import require_memory
 from operformer.problems.symmetry import Symmetry
 
 Boundary = Literal["open", "wall", "periodic"]
@@ -133,6 +134,9 @@ class Problem(ABC):
         check_inside(grid, self.bounds)
         grid = grid.to(device)
         size = self.block[torch.device(device).type]
+        if grid.weights.device.type == "cpu":
+            need = 2 * count * (self.in_channels + self.out_channels) * grid.weights.numel() * dtype.itemsize
+            require_memory(need, f"{count} samples on {grid}", "draw fewer, or keep them as a set on disk")
         solved = []
         for start in range(first, first + count, size):
             draws = [stream(seed, index) for index in range(start, min(start + size, first + count))]

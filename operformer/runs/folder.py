@@ -46,6 +46,7 @@ class Run:
     outputs: Outputs | None = None  # the units of standardised errors
     weights: str = ""  # the hash of those that there are, which the evaluation was made from
     is_hashed: bool = True  # whether the evaluation says so itself; those of earlier versions do not
+    folder: str = ""  # its name, which is what its user calls the run
 
     @property
     def seconds(self) -> float:
@@ -75,7 +76,10 @@ def read_run(folder: Path) -> Run:
     metrics, clock, made = read_metrics(folder / "metrics.jsonl"), read_seconds(folder), read_provenance(folder)
     outputs = read_outputs(folder / "outputs.json") if lexists(folder / "outputs.json") else None
     is_hashed, parameters = bool(evaluations[0].weights), operator.n_parameters
-    return Run(experiment, parameters, metrics, evaluations, rollout, clock, made, outputs, weights, is_hashed)
+    return Run(
+        experiment, parameters, metrics, evaluations, rollout, clock, made, outputs, weights, is_hashed,
+        folder.resolve().name,
+    )  # fmt: skip
 
 
 def read_experiment(folder: Path) -> Experiment:

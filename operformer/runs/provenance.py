@@ -15,7 +15,7 @@ import torch
 
 from operformer import __version__
 from operformer.errors import DataError
-from operformer.files import read_json, write_json
+from operformer.files import LARGEST_NUMBER, read_json, write_json
 
 NAME = "made.json"
 SECONDS = "seconds.json"
@@ -50,11 +50,14 @@ def note_seconds(folder: Path, part: str, seconds: float) -> None:
 
 def read_seconds(folder: Path) -> dict[str, Any]:
     """What was noted."""
-    return _table(folder / SECONDS)
+    found = _table(folder / SECONDS)
+    if not all(isinstance(seconds, int | float) for seconds in found.values()):
+        raise DataError(f"{folder / SECONDS} is damaged (a value is no number); remove it")
+    return found
 
 
 def _table(path: Path) -> dict[str, Any]:
-    values = read_json(path) if lexists(path) else {}  # a link to nowhere is damage, too
+    values = read_json(path, LARGEST_NUMBER) if lexists(path) else {}  # a link to nowhere is damage, too
     if not isinstance(values, dict):
         raise DataError(f"{path} is damaged (no table); remove it")
     return values

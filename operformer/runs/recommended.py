@@ -35,7 +35,7 @@ def recommended_experiment(
     operator and training are left out. Overrides are kept. ``start`` is a trained operator to go on from, if any.
     """
     base = of_set(source) if is_set(source) else {k: v for k, v in read_mapping(source).items() if k in KEPT}
-    base |= {"operator": {}, "training": {}}
+    base |= {"name": folder.resolve().name, "operator": {}, "training": {}}
     for override in overrides:
         apply_override(base, override)
     given = {name: base.pop(name) for name in ("operator", "training")}
@@ -73,4 +73,4 @@ def of_set(folder: str) -> dict[str, Any]:
         raise UsageError(f"{folder} holds {len(pairs)} samples; a training needs at least 10")
     part = len(pairs) // 10
     data = {"train": len(pairs) - 2 * part, "validation": part, "test": part}
-    return {"name": Path(folder).resolve().name, "problem": {"name": "Imported", "folder": folder}, "data": data}
+    return {"problem": {"name": "Imported", "folder": folder}, "data": data}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
@@ -20,9 +21,11 @@ from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
 from operformer.evaluation.standard import Outputs
-from operformer.files import read_json, write_json
+from operformer.files import LARGEST_NUMBER, read_json, write_json
 from operformer.operators.pretrained import check_weights, weights_hash
 from operformer.settings import construct
+
+_LABEL = re.compile(r"\d{1,4}(\.\d{1,9})?x|[a-z-]{0,39}[a-wyz]")  # a multiple of the training grid, or a word
 
 
 def write_evaluations(evaluations: Sequence[Evaluation], path: Path) -> None:
@@ -32,7 +35,7 @@ def write_evaluations(evaluations: Sequence[Evaluation], path: Path) -> None:
 
 def read_evaluations(path: Path) -> list[Evaluation]:
     """The evaluations of a file, that on the training grid among them."""
-    values = read_json(path)
+    values = read_json(path, LARGEST_NUMBER)
     with _told_as_damage(path):
         evaluations = [_evaluation(one) for one in values]
         if "1x" not in {evaluation.label for evaluation in evaluations}:
@@ -47,7 +50,7 @@ def write_outputs(outputs: Outputs, path: Path) -> None:
 
 def read_outputs(path: Path) -> Outputs:
     """Those of a file."""
-    values = read_json(path)
+    values = read_json(path, LARGEST_NUMBER)
     with _told_as_damage(path):
         found = construct(Outputs, _complete(Outputs, values), "outputs")
         if len(found.mean) != len(found.deviation) or not all(value > 0 for value in found.deviation):
@@ -70,7 +73,7 @@ def rollout_values(rollout: Rollout) -> dict[str, Any]:
 
 def read_rollout(path: Path) -> Rollout:
     """The rollout of a file."""
-    values = read_json(path)
+    values = read_json(path, LARGEST_NUMBER)
     with _told_as_damage(path):
         return rollout_of(values)
 
@@ -112,9 +115,15 @@ def _evaluation(values: Mapping[str, Any]) -> Evaluation:
         spectrum=None if values["spectrum"] is None else spectrum_of(values["spectrum"]),
         jumps=None if values["jumps"] is None else jumps_of(values["jumps"]),
     )
-    if not evaluation.errors or any(
-        len(others) not in (0, len(evaluation.errors))
-        for others in (evaluation.h1_errors, evaluation.standardised_errors)
+    if not _LABEL.fullmatch(evaluation.label) or evaluation.points < 1:
+        raise ValueError("a grid has no name, or no points")
+    if (
+        not evaluation.errors
+        or min(evaluation.errors) < 0
+        or any(
+            len(others) not in (0, len(evaluation.errors))
+            for others in (evaluation.h1_errors, evaluation.standardised_errors)
+        )
     ):
         raise ValueError("errors are missing")
     return evaluation
@@ -174,7 +183,7 @@ def write_calibration(calibration: Calibration, coverages: Mapping[str, Coverage
 
 def read_calibration(path: Path) -> Calibration:
     """The calibration of a file."""
-    values = read_json(path)
+    values = read_json(path, LARGEST_NUMBER)
     try:
         numbers = {name: float(values[name]) for name in _NUMBERS}
         grid = _grid_of(values["grid"])

@@ -32,13 +32,13 @@ PAPER = """@article{calvello2025continuum,
 }"""
 
 
-def write_card(run: Run, path: Path, name: str = "owner/name", licence: str = "mit") -> None:
+def write_card(run: Run, path: Path, name: str = "owner/name", licence: str | None = None) -> None:
     """Put the card at the path; ``name`` is what it is called on the Hub, or its folder."""
     write_bytes(path, card(run, name, licence).encode())
 
 
 def card(
-    run: Run, name: str = "owner/name", licence: str = "mit", loader: str = "from_pretrained", weights: str = ""
+    run: Run, name: str = "owner/name", licence: str | None = None, loader: str = "from_pretrained", weights: str = ""
 ) -> str:
     """Front matter for machines, then how to load the operator, its errors by grid, what it was made of, the paper.
 
@@ -56,7 +56,7 @@ def card(
             f"# {markdown(experiment.name)}",
             "",
             f"A neural operator ({operator}, {run.parameters:,} parameters) for {markdown(_maps(run))}. Made "
-            f"with operformer {__version__}; physical units in and out, on grids it was not trained on.",
+            f"with operformer {__version__}; physical units in and out. {_evaluated(run)}",
             "",
             "```python",
             *_loading(run, name, loader),
@@ -64,7 +64,7 @@ def card(
             "",
             f"## {error_table([run]).title}",
             "",
-            f"{data.test} test pairs, the same draws on every grid.{_origin(run)}",
+            f"{data.test} test pairs, the same on every grid.{_origin(run)}",
             "",
             error_table([run]).markdown(),
             "",
@@ -83,6 +83,14 @@ def card(
             "",
         ]
     )
+
+
+def _evaluated(run: Run) -> str:
+    """On which grids its errors are known, and no others are spoken of."""
+    others = len(run.evaluations) - 1
+    if not others:
+        return "It was evaluated on the grid that it was trained on, and on no other."
+    return f"It was evaluated on the grid that it was trained on and on {others} other{'s' if others > 1 else ''}."
 
 
 def channels(run: Run) -> str:
@@ -153,7 +161,7 @@ def _scale(run: Run) -> str:
     return " This is a small run, trained in minutes: an example, not a result."
 
 
-def _front_matter(run: Run, licence: str, weights: str) -> dict[str, Any]:
+def _front_matter(run: Run, licence: str | None, weights: str) -> dict[str, Any]:
     """What the Hub indexes; values are JSON, which YAML takes as they are."""
     experiment = run.experiment
     problem = experiment.to_mapping()["problem"]["name"]
@@ -167,7 +175,7 @@ def _front_matter(run: Run, licence: str, weights: str) -> dict[str, Any]:
         "metrics": metrics,
     }
     return {
-        "license": licence,
+        **({"license": licence} if licence else {}),
         "library_name": "operformer",
         "tags": ["neural-operator", "operformer", str(experiment.operator["name"]).lower(), problem.lower()],
         "model-index": [{"name": experiment.name, "results": [result]}],

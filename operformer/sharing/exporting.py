@@ -6,10 +6,11 @@ weights and the matrices of transforms are computed inside it, from the sizes of
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from operformer import __version__
 from operformer.domain.basis import Legendre
 from operformer.domain.grid import UniformKind, symbolic_grid
 from operformer.errors import ResourceError, UsageError
@@ -40,19 +42,24 @@ MOST = 2**16  # points of a patch along an axis, and functions in a batch
 TRACED_BATCH, TRACED = 3, (11, 13, 7)
 
 
-def export(operator: Operator, path: str | Path, kind: UniformKind = "nodes") -> Path:
+def export(
+    operator: Operator, path: str | Path, kind: UniformKind = "nodes", names: Sequence[Sequence[str]] = ()
+) -> Path:
     """Write u (batch, in_channels, *shape) -> z, on uniform grids of this kind in the operator's domain, as one file.
 
     ``path`` ends in .pt2 (`torch.export.load`) or .onnx (any ONNX runtime). Batch and sizes are free, patched operators
     take sizes that their patches divide, on nodes one more than these. Normalisation is part of the graph: physical
-    units in and out.
+    units in and out. An .onnx file also says in its metadata the version, the kind of grid and the domain, and
+    ``names``, those of the input's channels and those of the output's, if they are given.
     """
     path = Path(path)
     writers: dict[str, Callable[[OnUniformGrids], bytes]] = {".pt2": _program, ".onnx": _onnx}
     if path.suffix not in writers:
         raise UsageError(f"an exported operator is a .pt2 or an .onnx file: got {path}")
     _refuse(operator, kind)
-    write_bytes(path, writers[path.suffix](OnUniformGrids(operator, kind).eval()))
+    module = OnUniformGrids(operator, kind).eval()
+    module.names = [list(each) for each in names]
+    write_bytes(path, writers[path.suffix](module))
     return path
 
 
@@ -63,6 +70,7 @@ class OnUniformGrids(nn.Module):
         super().__init__()
         self.operator = deepcopy(operator).cpu()
         self.bounds, self.kind = operator.bounds, kind
+        self.names: list[list[str]] = []  # of the channels of input and output, for who reads the file
 
     def forward(self, u: Tensor) -> Tensor:
         """(batch, in_channels, *shape) -> (batch, out_channels, *shape)."""
@@ -143,6 +151,11 @@ def _onnx(module: OnUniformGrids) -> bytes:
         raise ResourceError("this torch makes no ONNX graph; try: pip install --upgrade torch onnxscript")
     graph = made.model_proto
     _name_sizes(graph.graph)
+    told = {"operformer": __version__, "grid": module.kind, "bounds": json.dumps(module.bounds)}
+    told |= dict(zip(("inputs", "outputs"), map(json.dumps, module.names), strict=False))
+    for key, value in told.items():
+        entry = graph.metadata_props.add()
+        entry.key, entry.value = key, value
     return graph.SerializeToString()
 
 

@@ -30,7 +30,8 @@ class Training:
         learning_rate: its highest value. Good values: 1e-3 for AdamW, 2e-3 to 8e-3 for Muon with "one-cycle".
         schedule: "plateau", which halves the rate when the validation error stalls; "cosine" or "one-cycle" when the
             number of epochs is known, "constant".
-        loss: "l2", or "h1" for gradients, too. Both are relative and weighted by the grid.
+        loss: "l2", "h1" for gradients, too, or "l2+h1", their mean, where slopes are steep. All are relative errors,
+            weighted by the grid.
         weight_decay: of AdamW and Muon. Good value: 0.
         clip_norm: the gradient's norm is clipped to it. Good value: 1.
         seed: of first weights, order and augmentation.

@@ -27,11 +27,12 @@ from operformer.training.recipe import Training, training_device
 from operformer.training.schedule import make_schedule
 
 LOOKED_AT = 128  # samples to measure and to race on
-RACE = 60  # updates of each candidate, unless they take more than a quarter of the time
+RACE = 120  # updates of each candidate, unless they take more than this part of the time:
+SHARE = 0.3
 FEWEST = 12
 POINTS_PER_BATCH = 4096
 MOST_EPOCHS = 1000
-MOST_MODES = {1: 32, 2: 20, 3: 8}  # along an axis
+MOST_HALF_WAVES = {1: 64, 2: 20, 3: 8}  # along an axis, two for a mode of Fourier's basis
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def recommend(
         fresh = (
             deepcopy(start) if start is not None else _fresh(settings, samples.channels, features.grid.dim, how.seed)
         )
-        raced.append(_race(fresh.to(device), how, some.to(device), 0.25 * seconds / len(candidates)))
+        raced.append(_race(fresh.to(device), how, some.to(device), SHARE * seconds / len(candidates)))
     errors = [error for error, _ in raced]
     best = errors.index(min(errors))
     (settings, how), per_update = candidates[best], raced[best][1]
@@ -147,31 +148,40 @@ def _candidates(
     common = _common(features, count)
     kinds = [(fourier, True, 8)] if features.is_periodic else [(cosine, True, 8), (cosine, False, 8)]
     kinds.append((("fourier", 2), False, 0))
-    found: list[tuple[dict[str, Any], Training]] = []
+    found = []
     for (basis, halves), is_isotropic, waves in kinds:
         modes = _modes(features, halves)
         name = f"isotropic-{basis}" if is_isotropic else basis
-        settings = {"name": "SpectralOperator", "n_modes": [modes] * dim, "basis": name, "waves": waves, **shared}
-        found.append(
-            (
-                settings,
-                construct(
-                    Training, {**common, "learning_rate": 8e-3 if is_isotropic else 4e-3, **training}, "training"
-                ),
-            )
-        )
+        found.append({"name": "SpectralOperator", "n_modes": [modes] * dim, "basis": name, "waves": waves, **shared})
     if features.grid.axes is None:
-        tno = {"name": "TNO", "n_heads": 4, "waves": 8, "sources": 512 if points > 512 else None, **shared}
-        found.append((tno, construct(Training, {**common, "learning_rate": 2e-3, **training}, "training")))
-    changed = [(_changed(settings, operator), how) for settings, how in found]
-    return [one for k, one in enumerate(changed) if one[0] not in [before for before, _ in changed[:k]]]
+        found.append({"name": "TNO", "n_heads": 4, "waves": 8, "sources": 512 if points > 512 else None, **shared})
+    fitting = [settings for settings in found if _has(settings, operator)]  # all that is given
+    changed = [_changed(settings, operator) for settings in fitting or found[:1]]
+    return [
+        (one, construct(Training, {**common, "learning_rate": _rate(one), **training}, "training"))
+        for k, one in enumerate(changed)
+        if one not in changed[:k]
+    ]
+
+
+def _has(settings: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Whether the operator of a candidate, or the one that is given, has all settings that are given."""
+    name = given.get("name", settings["name"])
+    return name in OPERATORS and given.keys() <= {"name", "wrappers", *signature(OPERATORS[name]).parameters}
+
+
+def _rate(settings: Mapping[str, Any]) -> float:
+    """The highest rate of one cycle with Muon that the operators were tried with."""
+    if "n_heads" in settings:
+        return 2e-3
+    return 8e-3 if str(settings.get("basis")).startswith("isotropic") else 4e-3
 
 
 def _common(features: Features, count: int) -> dict[str, Any]:
     """The training's settings that all candidates share."""
     batch = 2 ** round(log2(max(1.0, POINTS_PER_BATCH / prod(features.grid.shape))))
     batch = max(1, min(16, max(4, batch), count // 8))
-    loss = "h1" if features.has_slopes else "l2"
+    loss = "l2+h1" if features.has_slopes else "l2"
     return {"batch_size": batch, "schedule": "one-cycle", "optimizer": "muon", "loss": loss}
 
 
@@ -190,7 +200,7 @@ def _modes(features: Features, halves: int) -> int:
     """Modes along an axis: what z is made of and half as many again, as far as the points and the time allow."""
     grid = features.grid
     per_axis = min(grid.shape) if grid.axes is not None else int(prod(grid.shape) ** (1 / grid.dim))
-    most = min(MOST_MODES[grid.dim], per_axis // 2)
+    most = min(MOST_HALF_WAVES[grid.dim] // halves, per_axis // 2)
     if features.half_waves is None:
         return max(2, most)
     return max(2, min(most, max(8, -(-3 * features.half_waves // (2 * halves)))))

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from operformer.errors import DataError
-from operformer.files import LARGEST_TEXT, read_bytes, read_json, write_bytes, write_json
+from operformer.files import LARGEST_NUMBER, LARGEST_TEXT, parse_json, read_bytes, read_json, write_bytes, write_json
 from operformer.terminal import Terminal
 from operformer.text import plain
 from operformer.training.checkpoint import Progress
@@ -133,7 +133,7 @@ def describe(folder: Path) -> str:
 def read_status(folder: Path) -> Status:
     """The last status that a training wrote."""
     path = folder / NAME
-    values = read_json(path)
+    values = read_json(path, LARGEST_NUMBER)
     try:
         status = Status(**values)
         for field in fields(Status):
@@ -167,10 +167,12 @@ def append_metrics(path: Path, record: dict[str, Any]) -> None:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The lines of all epochs."""
     try:
-        lines = [json.loads(line) for line in read_bytes(path, LARGEST_TEXT).decode().splitlines()]
+        lines = [parse_json(line, LARGEST_NUMBER) for line in read_bytes(path, LARGEST_TEXT).splitlines()]
         for line in lines:
-            if not all(isinstance(line[key], int | float) for key in ("epoch", "loss", "validation_error")):
+            if not all(isinstance(value, int | float) for value in line.values()):
                 raise TypeError("a value is no number")
+            if not all(name in line for name in ("epoch", "loss", "validation_error")):
+                raise KeyError("a value is missing")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); restore or remove it") from None
     return lines

@@ -169,12 +169,6 @@ def test_an_error_is_one_line_and_its_code(call, tmp_path, monkeypatch, argument
     assert code == 4 or not (tmp_path / "set").exists()
 
 
-@pytest.mark.parametrize("out", ["a[b]c", "[red]", "with space", "ünï"])
-def test_folders_are_shown_as_they_are_written(call, out):
-    assert f"operformer inspect {out}" in done(call, *GENERATE, "--out", out)
-    assert f"figure: {out}/thumbnail.png" in done(call, "inspect", out)
-
-
 # Parts
 
 

@@ -11,7 +11,7 @@ from operformer.errors import DataError
 
 
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
-def test_it_is_refused_in_one_line_and_nothing_happens(make, tmp_path):
+def test_it_is_refused_in_one_line_and_nothing_happens(make, tmp_path, count):
     arguments, options = make(tmp_path)
     before = {path: path.lstat() for path in tmp_path.rglob("*")}
     began = time.monotonic()
@@ -26,6 +26,7 @@ def test_it_is_refused_in_one_line_and_nothing_happens(make, tmp_path):
     for path, status in after.items():
         assert (status.st_size, status.st_mtime_ns) == (before[path].st_size, before[path].st_mtime_ns)
     assert not (tmp_path / "canary").exists()
+    count("hostile files, each told in one line", 1)
 
 
 def test_the_canary_sings(tmp_path):

@@ -1,14 +1,15 @@
 """Pairs from elsewhere: kept as they are, and never taken for others."""
 
+import numpy as np
 import pytest
 import torch
 from sets import GRIDS, assert_same_pairs, content, pairs
 
 from operformer.data import generation, importing
-from operformer.data.importing import store
-from operformer.data.store import open_pairs
+from operformer.data.importing import import_pairs, store
+from operformer.data.store import Imported, open_pairs
 from operformer.domain import Grid, Samples
-from operformer.errors import ResourceError, UsageError
+from operformer.errors import DataError, ResourceError, UsageError
 
 ORIGIN = {"file": "mine.npz", "options": {"layout": "b x y", "steps": (0, -1)}}
 
@@ -121,3 +122,22 @@ def test_no_pairs_and_no_space_are_refused(tmp_path, monkeypatch):
     with pytest.raises(ResourceError, match="make room"):
         store(samples, tmp_path / "set", "mine", {})
     assert not (tmp_path / "set").exists()
+
+
+def test_channels_keep_the_names_of_the_file_and_samples_may_be_left_out(tmp_path):
+    u, z = torch.rand(70, 9, 2).numpy(), torch.rand(70, 9).numpy()
+    np.savez(tmp_path / "mine.npz", permeability=u, head=z)
+    names = {"u": ["permeability"], "z": ["head"], "layout": ("b t c", "b t")}  # a series, whose axis is time
+    stored = import_pairs(tmp_path / "mine.npz", tmp_path / "set", **names, skip=[69, 3])
+    fields = stored.manifest.header.fields
+    assert (fields.inputs, fields.outputs) == (("permeability_0", "permeability_1"), ("head",))
+    kept = [k for k in range(70) if k not in (3, 69)]
+    np.testing.assert_array_equal(stored.read().z[:, 0], z[kept])
+    assert Imported(str(tmp_path / "set")).output_names == ("head",)
+    with pytest.raises(UsageError, match="samples to skip are 0 to 69: got 70"):
+        import_pairs(tmp_path / "mine.npz", tmp_path / "other", **names, skip=[70])
+    np.savez(tmp_path / "two.npz", u=u, z=u[:, ::2, :1])
+    with pytest.raises(DataError, match="different grids"):
+        import_pairs(tmp_path / "two.npz", tmp_path / "two")
+    with pytest.raises(DataError, match="different grids of 9 and 5 points"):
+        import_pairs(tmp_path / "two.npz", tmp_path / "two", layout="b x c")

@@ -32,6 +32,7 @@ class RoundedProduct(torch.autograd.Function):
 def test_as_in_float32(monkeypatch, shapes):
     monkeypatch.setattr(products, "are_rounded", lambda t: True)
     monkeypatch.setattr(torch, "matmul", RoundedProduct.apply)
+    monkeypatch.setattr(torch, "bmm", RoundedProduct.apply)
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(shape, generator=generator, requires_grad=True) for shape in shapes)
     expected, found = left.double() @ right.double(), exact_matmul(left, right)

@@ -76,6 +76,7 @@ def test_a_band_by_hand():
     sizes = torch.tensor([30.0, 40.0, -1.0, 2.0, 7.0], dtype=torch.float64)
     found = calibrate(nothing, pairs(sizes.reshape(-1, 1, 1) * form, LINE), alpha=0.25, delta=0.0)
     assert found.count == 3
+    assert repr(found).startswith("Calibration(75 % of samples: |z - G(u)| <= 0.198 spread on 100 % of D")  # 7 / 35.36
     torch.testing.assert_close(found.spread, sqrt(1250) * form.unsqueeze(0), rtol=1e-12, atol=0)
     assert found.factor == pytest.approx(7 / sqrt(1250), rel=1e-12)  # rank ceil(4 * 0.75) = 3 of 1, 2, 7
     torch.testing.assert_close(found.half_width(LINE), 7 * form.unsqueeze(0), rtol=1e-12, atol=0)

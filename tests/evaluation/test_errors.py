@@ -60,6 +60,7 @@ def test_standardised_errors_of_two_channels_by_hand():
 def test_an_even_number_of_errors_has_its_median_between_two():
     evaluation = evaluate(Double().double(), samples_with((0.75, 0.25, 0.125, 0.375)), "here")
     assert evaluation.median == pytest.approx(0.3125, rel=1e-12)
+    assert repr(evaluation).startswith("Evaluation(here: L2 error median 0.312, mean 0.375, worst 0.75")
     assert evaluation.median_sample.error == pytest.approx(0.25, rel=1e-12)
 
 

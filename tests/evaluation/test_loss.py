@@ -14,6 +14,7 @@ EXACT_GRIDS = {
 }
 # z = e^(2 x) and a prediction off by x: ||x||^2 = 1/3, ||x'||^2 = 1; ||z||^2 = (e^4 - 1) / 4, ||z'||^2 = e^4 - 1.
 EXACT = {"l2": sqrt((1 / 3) / ((e**4 - 1) / 4)), "h1": sqrt((4 / 3) / (5 * (e**4 - 1) / 4))}
+EXACT["l2+h1"] = (EXACT["l2"] + EXACT["h1"]) / 2
 
 
 def off_by_x(grid):

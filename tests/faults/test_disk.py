@@ -42,7 +42,7 @@ def digest(folder):
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def test_every_file_operation_of_a_save_may_be_the_last(halfway, tmp_path):
+def test_every_file_operation_of_a_save_may_be_the_last(halfway, tmp_path, count):
     run, settings = halfway
     operation, epochs = 0, []
     while True:
@@ -63,11 +63,11 @@ def test_every_file_operation_of_a_save_may_be_the_last(halfway, tmp_path):
             break
         assert code == -signal.SIGKILL
     assert epochs == sorted(epochs)  # first the old one, then the new one
-    print(f"\nfile operations of a save interrupted: {operation - 1}, loadable checkpoints after it: {len(epochs) - 1}")
+    count("saves killed at every file operation, a checkpoint loads after each", operation - 1)
     assert operation > 20
 
 
-def test_a_disk_that_fills_up_at_any_offset_leaves_the_old_checkpoint(halfway, tmp_path):
+def test_a_disk_that_fills_up_at_any_offset_leaves_the_old_checkpoint(halfway, tmp_path, count):
     run, settings = halfway
     before = digest(run / "checkpoints" / "epoch-0002")
     largest = max(path.stat().st_size for path in (run / "checkpoints").rglob("*"))
@@ -88,4 +88,4 @@ def test_a_disk_that_fills_up_at_any_offset_leaves_the_old_checkpoint(halfway, t
         assert code == 5
         intact += 1
         shutil.rmtree(copy)
-    print(f"\nfull-disk offsets: {OFFSETS}, old checkpoints intact: {intact}")
+    count("full disks, nothing that was there is lost", intact)

@@ -121,7 +121,7 @@ def progressed(folder):
     ],
     ids=["alone", "parent of two workers", "worker", "command"],
 )
-def test_sets_are_the_same_after_kills(tmp_path, whole, start, victim, kills):
+def test_sets_are_the_same_after_kills(tmp_path, whole, count, start, victim, kills):
     """30 kills in all; a set suffers three in a row, or as many as come before it is finished."""
     numbers, made, sets = random.Random(11), [], 0
     while len(made) < kills:
@@ -149,10 +149,10 @@ def test_sets_are_the_same_after_kills(tmp_path, whole, start, victim, kills):
         assert wait(alone(folder)) == 0
         assert content(folder) == whole
         sets += 1
-    print(f"\n{len(made)} kills, with {made} of 47 files made: all {sets} sets are the same as an undisturbed one")
+    count("generations killed, the set has the same bytes", len(made))
 
 
-def test_every_file_operation_may_be_the_last(tmp_path, whole):
+def test_every_file_operation_may_be_the_last(tmp_path, whole, count):
     """SIGKILL before the k-th call of fsync, chmod, replace or unlink, for every k."""
     operation, draw = 0, Draw(4, 8, seed=3, per_shard=2)
     generate(LAW, draw, tmp_path / "undisturbed")
@@ -183,7 +183,7 @@ def test_every_file_operation_may_be_the_last(tmp_path, whole):
         if code == 0:
             break
         assert code == -signal.SIGKILL
-    print(f"\n{operation - 1} file operations, a kill before each: the set is the same")
+    count("generations killed, the set has the same bytes", operation - 1)
     assert operation > 15
 
 

@@ -60,7 +60,7 @@ SMALLER = (
     Smaller(r"operformer train lorenz-y (?!data\.resolution).*", append=_LINE),
     Smaller(r"python -m paper (train lorenz-y --recipe best|record|report results).*", tiny=True),
     Smaller(r"python -m paper queue", append="lorenz-yz"),
-    Smaller(r"python -m paper queue --minutes .*", "lorenz-yz", {"--minutes 25": "--minutes 0.5"}, tiny=True),
+    Smaller(r"python -m paper queue --minutes .*", "lorenz-yz", {"--minutes 25": "--minutes 0.001"}, tiny=True),
     Smaller(
         r"python -m paper sweep .*",
         append="darcy-416-vitno --rates 1e-3 --settings training.epochs=1 --settings data.train=2 "

@@ -236,7 +236,7 @@ def test_kernels_compile_for_hopper():
     tools = Path(driver.__file__).parent / "bin"
     if not (tools / "ptxas").exists() or not (tools / "cuobjdump").exists():
         pytest.skip("this Triton comes without the tools for CUDA")
-    script = Path(__file__).with_name("compiled_for_hopper.py")
+    script = Path(__file__).parents[2] / "benchmarks" / "kernel_resources.py"
     order, environment = [sys.executable, script, "bf16"], os.environ | {"TRITON_INTERPRET": "0"}
     done = subprocess.run(order, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -12,8 +12,7 @@ import operformer
 from operformer import FANO, Grid, Overlap, ViTNO, certify, export, set_precision
 from operformer.domain.basis import BASES
 from operformer.domain.blending import make_cover, transform_on
-from operformer.domain.dilation import _tables as dilation_tables
-from operformer.domain.dilation import make_dilation
+from operformer.domain.dilation import index_tables, make_dilation
 from operformer.errors import UsageError
 from operformer.evaluation.face_jumps import JumpMean
 from operformer.operators import composition
@@ -128,7 +127,7 @@ def test_what_is_cut_is_put_together_again(kind, overlap):
     assert pieces.shape[1] == 6
     assert len(dilation.weights) == pieces[0, 0, ..., 0].numel()
     # The tables that graphs of all sizes have in place of slices.
-    axes = [a if a.share is None else replace(a, tables=dilation_tables(a, v.device)) for a in dilation.axes]
+    axes = [a if a.share is None else replace(a, tables=index_tables(a, v.device)) for a in dilation.axes]
     by_tables, f = replace(dilation, axes=tuple(axes)), noise(*pieces.shape)
     assert torch.equal(by_tables.cut(v), pieces)
     assert torch.equal(by_tables.blend(f), dilation.blend(f))
@@ -212,12 +211,13 @@ def test_one_compiled_graph(make, shape, kind):
     torch.testing.assert_close(compiled, operator(u, grid), rtol=1e-11, atol=1e-11)
 
 
-@BOTH
-def test_fused_layers_do_not_take_hard_patches_in_their_place(make, monkeypatch):
-    monkeypatch.setattr(composition, "can_fuse", lambda layers, v: True)
-    operator = make((3, 3), 3, 1, 1, hidden_channels=32, n_layers=2, n_heads=4, overlap=0.25)
-    grid, u = Grid.uniform((18, 24), kind="cells"), noise(2, 1, 18, 24)
+@pytest.mark.parametrize(("make", "basis"), [(FANO, "extended-fourier"), (ViTNO, "cosine")])
+def test_fused_layers_decline_what_they_do_not_have(make, basis, monkeypatch):
+    """Functions that are not orthonormal on a dilated patch, and nodes whose ends are one point."""
+    operator = make((3, 3), 3, 1, 1, hidden_channels=32, n_layers=2, n_heads=4, basis=basis, overlap=PERIODIC)
+    grid, u = Grid.uniform((19, 25)), noise(2, 1, 19, 25)
     expected = operator.double()(u, grid)
+    monkeypatch.setattr(composition, "can_fuse", lambda layers, v: True)
     found = set_precision(operator.float(), torch.float16)(u.float(), grid)
     torch.testing.assert_close(found.double(), expected, rtol=2e-3, atol=2e-3 * float(expected.detach().abs().max()))
     assert operformer.backend(operator, grid) == ("layer by layer",)

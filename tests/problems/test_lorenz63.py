@@ -93,12 +93,6 @@ def test_initial_values_are_constant_channels_with_or_without_time_zero():
         assert torch.equal(samples.u[:, 1:], whole.z[..., :1].expand_as(samples.u[:, 1:]))
 
 
-def test_the_trajectory_does_not_depend_on_the_horizon():
-    short = Lorenz63(horizon=0.1).sample(3, 5, seed=2)
-    long = Lorenz63(horizon=0.3).sample(3, 15, seed=2)
-    torch.testing.assert_close(short.z, long.z[..., :6], rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("recover", [(), ("x",), ("y", "y"), "y", ["y"]])
 def test_recover_names_what_is_not_observed(recover):
     with pytest.raises(UsageError, match=r'tuple of "y", "z" or both: got .*; try \("y",\)$'):

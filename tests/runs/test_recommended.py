@@ -1,15 +1,17 @@
 """A set's folder is all that a training needs."""
 
 import json
+import re
+from dataclasses import fields
 
 import numpy as np
 import pytest
 import torch
 
-from operformer import load
+from operformer import Training, load
 from operformer.cli import main
 from operformer.data.importing import import_pairs
-from operformer.runs import read_experiment
+from operformer.runs import Data, read_experiment
 
 SMALL = ("operator.hidden_channels=8", "operator.n_layers=1", "training.epochs=1")
 
@@ -86,3 +88,9 @@ def test_a_shipped_model_learns_on_at_another_resolution(folder):
     draws = ("data.resolution=16", "data.train=4", "data.validation=2", "data.test=2", "training.epochs=1")
     assert command("train", "lorenz-y", "--from", "lorenz-tno", *draws, "--out", folder / "shipped") == 0
     assert load(folder / "shipped" / "start").description == load("lorenz-tno").description
+
+
+def test_help_names_every_setting_of_data_and_training(capsys):
+    assert command("train", "--help") == 0
+    said = set(re.findall(r"\w+", capsys.readouterr().out))
+    assert {field.name for made in (Data, Training) for field in fields(made)} <= said

@@ -122,22 +122,6 @@ def test_coarser_pairs_are_the_same_draws(monkeypatch, tmp_path):
     assert rest[-1] == Lorenz63().symmetries
 
 
-def test_a_flow_is_solved_once_for_all_resolutions_of_a_training(monkeypatch, tmp_path):
-    seen, solved, solve = [], [], Kolmogorov._solve
-    monkeypatch.setattr("operformer.runs.steps.train", lambda operator, samples, *rest: seen.append(samples))
-    monkeypatch.setattr(Kolmogorov, "_solve", lambda self, *given: solved.append(given[1].shape) or solve(self, *given))
-    changes = ["data.train=3", "data.validation=1", "data.resolution=16", "data.coarser=[8]", "training.device=cpu"]
-    experiment = find_experiment(
-        "darcy", [*changes, "problem.name=Kolmogorov", "problem.start=0.1", "problem.n_modes=40"]
-    )
-    train_run(experiment, tmp_path)
-    assert solved == [experiment.problem.equation.grid.shape]
-    for level, resolution in zip(*seen, (8, 16), strict=True):
-        expected = experiment.problem.sample(3, resolution, dtype=torch.float32)
-        torch.testing.assert_close(level.u, expected.u, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(level.z, expected.z, rtol=1e-5, atol=1e-5)
-
-
 def test_a_run_that_another_process_trains_is_left_alone(folder):
     hold = "import sys; from pathlib import Path; from operformer.training.lock import locked\n"
     hold += "with locked(Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
@@ -368,11 +352,6 @@ def test_a_rollout_of_an_earlier_operator_goes_with_its_evaluation(folder):
     evaluate_run(folder)
     assert not (folder / "rollout.json").exists()  # an ordinary differential equation has none
     assert "1x" in read_gallery(folder / "gallery.npz")
-
-
-def test_grids_that_the_operator_does_not_take_are_left_out(tmp_path):
-    train_run(darcy("operator.name=ViTNO", "operator.n_patches=[4, 4]"), tmp_path)
-    assert [e.label for e in evaluate_run(tmp_path)] == ["0.5x", "1x", "1.5x", "2x"]  # 4 does not divide 6
 
 
 def test_pairs_from_a_set_on_disk_give_the_same_training(tmp_path):

@@ -1,6 +1,7 @@
 """The card of an operator: front matter that the Hub reads, errors as they were recorded, the paper first."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -21,6 +22,14 @@ def test_the_front_matter_is_what_the_hub_reads(make_run, tmp_path):
     assert found["median relative L2 error, training grid"] == pytest.approx(0.025)
     assert found["median relative L2 error, graded grid"] == pytest.approx(0.0375)
     assert {result.dataset_name for result in data.eval_results} == {"Lorenz63"}
+
+
+def test_it_says_no_licence_and_no_grid_that_nobody_gave(make_run):
+    run = make_run(name="lorenz-y")
+    assert "license" not in card(run)
+    assert f"on {len(run.evaluations) - 1} others" in card(run)
+    alone = replace(run, evaluations=[run.evaluation("1x")])
+    assert "on the grid that it was trained on, and on no other" in card(alone)
 
 
 def test_the_text_has_the_record(make_run):

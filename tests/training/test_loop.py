@@ -153,14 +153,6 @@ def test_a_finished_training_is_not_done_again(carry_out, monkeypatch, tmp_path)
     assert all(torch.equal(value, again.state_dict()[key]) for key, value in first.state_dict().items())
 
 
-def test_damaged_metrics_are_told_in_one_line_when_a_training_goes_on(carry_out, monkeypatch, tmp_path):
-    with interrupted(monkeypatch, training.TrainingDisplay, "batch", 5), pytest.raises(KeyboardInterrupt):
-        carry_out(tmp_path)
-    (tmp_path / "metrics.jsonl").write_text('{"epoch": 1, "los')
-    with pytest.raises(DataError, match=r"metrics\.jsonl"):
-        carry_out(tmp_path)
-
-
 # What is recorded and kept
 
 

@@ -85,6 +85,9 @@ def test_what_the_user_says_is_not_chosen():
     assert (chosen.training.epochs, chosen.training.loss, chosen.training.optimizer) == (3, "l2", "muon")
     other = recommend(samples, 0.01, {"name": "TNO", "hidden_channels": 8}, {"epochs": 1})
     assert type(other.make_operator()).__name__ == "TNO"
+    points = Grid.scattered(torch.rand(12, 2))
+    cloud = Samples(samples.u[..., 5], samples.z[..., 5], points)
+    assert recommend(cloud, 0.01, {"basis": "cosine"}, {"epochs": 1}).operator["basis"] == "cosine"  # a TNO has none
     with pytest.raises(UsageError, match=r"unknown setting operator\.base"):
         recommend(samples, 0.01, {"base": "cosine"}, {"epochs": 1})
     with pytest.raises(UsageError, match="minutes must be positive"):

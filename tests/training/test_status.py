@@ -5,15 +5,17 @@ import json
 import re
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 from operformer.errors import DataError
 from operformer.terminal import Terminal
+from operformer.training import status
 from operformer.training.checkpoint import Progress
 from operformer.training.lock import locked
 from operformer.training.recipe import Training
-from operformer.training.status import TrainingDisplay, Watch, describe, read_status
+from operformer.training.status import Board, TrainingDisplay, Watch, describe, read_status
 
 SETTINGS = Training(epochs=4, save_minutes=0.5)
 
@@ -173,7 +175,42 @@ def test_a_training_that_goes_on_counts_from_where_it_stopped(clock, terminal):
     assert not terminal or "━" * 24 in text  # the bar is full in the end
 
 
-@pytest.mark.parametrize("title", ["a [b] c", "[/b]", "[red]mine"])
-@pytest.mark.parametrize("terminal", [True, False])
-def test_titles_are_shown_as_they_are(clock, terminal, title):
-    assert title in shown(terminal, clock, title)
+# TensorBoard
+
+
+RECORD = {"epoch": 3, "loss": 0.5, "validation_error": 0.25, "learning_rate": 0.125, "seconds": 1.5}
+
+
+def test_every_number_is_written_under_its_epoch(tmp_path, monkeypatch):
+    seen = []
+
+    class SummaryWriter:
+        def __init__(self, folder, purge_step):
+            seen.append((folder, purge_step))
+
+        def add_scalar(self, name, value, step):
+            seen.append((name, value, step))
+
+        def flush(self):
+            seen.append("flushed")
+
+        def close(self):
+            seen.append("closed")
+
+    module = ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = SummaryWriter
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    monkeypatch.setattr(status, "find_spec", lambda name: object())
+    board = Board(tmp_path, first_epoch=2)
+    board.epoch(RECORD)
+    board.close()
+    numbers = [(name, value, 3) for name, value in RECORD.items() if name != "epoch"]
+    assert seen == [(str(tmp_path / "tensorboard"), 3), *numbers, "flushed", "closed"]
+
+
+def test_without_tensorboard_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(status, "find_spec", lambda name: None)
+    board = Board(tmp_path, 0)
+    board.epoch(RECORD)
+    board.close()
+    assert not list(tmp_path.iterdir())

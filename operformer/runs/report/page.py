@@ -17,8 +17,23 @@ from operformer.errors import UsageError
 from operformer.files import write_bytes
 from operformer.runs.folder import Run
 from operformer.runs.report.explorer import Exhibit, explorer_data
-from operformer.runs.report.figures import resolution_figure, samples_figure, to_svg, training_figure
-from operformer.runs.report.tables import UNKNOWN_WEIGHTS, error_table, grid_name, percent, run_names, settings_table
+from operformer.runs.report.figures import (
+    FACES,
+    faces_figure,
+    resolution_figure,
+    samples_figure,
+    to_svg,
+    training_figure,
+)
+from operformer.runs.report.tables import (
+    UNKNOWN_WEIGHTS,
+    error_table,
+    grid_name,
+    multiple,
+    percent,
+    run_names,
+    settings_table,
+)
 from operformer.text import plain
 
 DESCRIPTIONS = {
@@ -77,12 +92,12 @@ def summary(runs: Sequence[Run]) -> list[str]:
         trained = run.evaluation("1x").median
         sentence = f"{_capitalised(name)}: median error {percent(trained)} on the grid it was trained on"
         uniform = {float(e.label[:-1]): e.median for e in run.evaluations if e.label.endswith("x")}
-        if len(uniform) > 1:
+        if len(uniform) > 1 and trained:
             ends = min(uniform), max(uniform)  # an imported set is known on its own grid and on coarser ones
             where = "half to double" if ends == (0.5, 2.0) else f"{ends[0]:g} to {ends[1]:g} times"
-            sentence += f"; at {where} that resolution at most {max(uniform.values()) / trained:.2f} times as much"
-        irregular = [e for e in run.evaluations if not e.label.endswith("x")]
-        rest = "; ".join(f"{e.median / trained:.2f} times on the {e.label} grid" for e in irregular)
+            sentence += f"; at {where} that resolution at most {multiple(max(uniform.values()), trained)} times as much"
+        irregular = [e for e in run.evaluations if trained and not e.label.endswith("x")]
+        rest = "; ".join(f"{multiple(e.median, trained)} times on the {e.label} grid" for e in irregular)
         sentences.append(f"{sentence}; {rest}." if rest else f"{sentence}.")
         if not run.is_hashed:
             sentences.append(f"{_capitalised(name)}: {UNKNOWN_WEIGHTS}.")
@@ -103,6 +118,10 @@ def _pictures(runs: Sequence[Run]) -> list[Picture]:
             where = f"{_capitalised(name)} on the {grid_name(label)}{GRADED_PLANE if is_plane else DESCRIPTIONS[label]}"
             caption = f"{where}: the test samples of median and of worst error."
             pictures.append(picture(samples_figure(run, label), caption))
+    for run, name in zip(runs, run_names(runs), strict=True):
+        jumps = run.evaluation("1x").jumps
+        if jumps is not None and jumps.face_ratio is not None:
+            pictures.append(picture(faces_figure(run), f"{_capitalised(name)} at the faces of its patches: {FACES}."))
     pictures.append(picture(training_figure(runs), "Training: loss and validation error by epoch."))
     return pictures
 

@@ -71,8 +71,8 @@ def error_table(runs: Sequence[Run]) -> Table:
     for evaluation in runs[0].evaluations:
         for number, (run, name) in enumerate(zip(runs, run_names(runs), strict=True)):
             there = run.evaluation(evaluation.label)
-            ratio = there.median / run.evaluation("1x").median
-            figures = [percent(there.median), percent(there.mean), percent(there.worst), f"{ratio:.2f}"]
+            ratio = multiple(there.median, run.evaluation("1x").median)
+            figures = [percent(there.median), percent(there.mean), percent(there.worst), ratio]
             for summary, is_shown in ((there.standardised, has_standardised), (there.h1, has_h1)):
                 figures += [percent(summary.median) if summary else ""] * is_shown
             where = (grid_name(evaluation.label), str(evaluation.points)) if number == 0 else ("", "")
@@ -111,10 +111,10 @@ def spoken_operator(name: str) -> str:
 
 
 def run_names(runs: Sequence[Run]) -> list[str]:
-    """What a reader calls each run: its operator and, where that is not enough, its experiment and its place."""
+    """What a reader calls each run: its operator and, where that is not enough, its folder, or its place."""
     names = [spoken_operator(run.experiment.operator["name"]) for run in runs]
     if len(set(names)) < len(names):
-        names = [f"{name} {run.experiment.name}" for name, run in zip(names, runs, strict=True)]
+        names = [f"{name} {run.folder or run.experiment.name}" for name, run in zip(names, runs, strict=True)]
     if len(set(names)) < len(names):
         names = [f"{name} {number}" for number, name in enumerate(names, 1)]
     return names
@@ -123,6 +123,11 @@ def run_names(runs: Sequence[Run]) -> list[str]:
 def percent(error: float) -> str:
     """An error in per cent: two decimals, or two digits where that would be zero."""
     return f"{error:.2%}" if error >= 1e-3 or error == 0 else f"{100 * error:#.2g}%"
+
+
+def multiple(error: float, trained: float) -> str:
+    """An error as a multiple of that on the training grid; a dash where that is zero."""
+    return f"{error / trained:.2f}" if trained else "-"
 
 
 def grid_name(label: str) -> str:

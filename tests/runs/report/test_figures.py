@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from operformer.evaluation.errors import Images
+from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
+from operformer.evaluation.spectra import ErrorSpectrum
 from operformer.operators.pretrained import OPERATORS
 from operformer.problems import Lorenz63
-from operformer.runs.report.figures import resolution_figure, samples_figure, to_svg, training_figure
+from operformer.runs.report.figures import faces_figure, resolution_figure, samples_figure, to_svg, training_figure
 from operformer.runs.report.figures.style import in_turn, look_of, looks_of
 from operformer.runs.report.tables import spoken_operator
 
@@ -135,6 +137,26 @@ def test_images_stand_side_by_side_with_the_logarithm_of_the_error(make_run):
     error = titled[3].collections[0].get_array()
     assert error.max() == pytest.approx(-1, abs=1e-5)  # log10 0.1
     assert error.reshape(2, 3)[1, 1] == error.max()  # at x = 0.5, y = 1
+
+
+def test_faces_are_seen_in_the_error_its_spectrum_its_norms_and_its_jumps(make_run):
+    run = make_run(labels=("1x", "2x"))
+    spectrum = ErrorSpectrum("cosine", (0.0, 1.0, 2.0), (0.5, 0.3, 0.2), (0.0,) * 3, (1e-3, 2e-3, 0.0))
+    jumps = [FaceJumps((4,), (AxisJumps(0, across, 0.2, 0.5, 0.4),)) for across in (0.4, 0.8)]
+    added = [{"jumps": faces, "spectrum": spectrum, "h1_errors": (0.1, 0.2, 0.3)} for faces in jumps]
+    evaluations = [replace(e, **more) for e, more in zip(run.evaluations, added, strict=True)]
+    picture, energy, norms, ratios = faces_figure(replace(run, evaluations=evaluations)).axes
+    sample = run.evaluations[0].median_sample
+    off = [p - z for p, z in zip(sample.prediction[0], sample.z[0], strict=True)]
+    error, *faces = picture.lines
+    assert list(error.get_ydata()) == pytest.approx(off)
+    ((lower, upper),) = run.experiment.problem.bounds
+    assert [drawn.get_xdata()[0] for drawn in faces] == [lower + k * (upper - lower) / 4 for k in (1, 2, 3)]
+    assert line(energy, "truth") == ([1.0, 2.0], [0.3, 0.2])
+    assert line(energy, "error") == ([1.0], [2e-3])
+    assert line(norms, "L2") == ([11, 21], pytest.approx([0.025, 0.0375]))
+    assert line(norms, "H1") == ([11, 21], [0.2, 0.2])
+    assert line(ratios, "faces over inside") == ([11, 21], pytest.approx([2.0, 4.0]))
 
 
 def test_every_operator_has_a_colour_and_a_marker_of_its_own():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
@@ -100,10 +101,18 @@ def _band(axes: Axes, x: Sequence[int], errors: Sequence[Sequence[float]], colou
 
 def _finish(axes: Axes, ticks: Sequence[int], trained: int) -> None:
     axes.axvline(trained, color=REFERENCE, lw=1, ls="--", zorder=0)
-    axes.set(xscale="log", yscale="log")
+    axes.set_xscale("log")
     axes.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
     axes.xaxis.set_minor_locator(NullLocator())
-    percent_ticks(axes)
+    _log_errors(axes)
+
+
+def _log_errors(axes: Axes) -> None:
+    """A logarithmic axis in per cent, unless every error is zero."""
+    drawn_lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    if any((np.asarray(line.get_ydata()) > 0).any() for line in drawn_lines):
+        axes.set_yscale("log")
+        percent_ticks(axes)
 
 
 def _quantile(errors: Sequence[float], q: float) -> float:
@@ -123,8 +132,8 @@ def training_figure(runs: Sequence[Run]) -> Figure:
             epochs, [r["validation_error"] for r in run.metrics], "o", color=colour, ms=4,
             label=f"{name}, validation",
         )  # fmt: skip
-    axes.set(yscale="log", xlabel="epoch", ylabel="relative error")
+    axes.set(xlabel="epoch", ylabel="relative error")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    percent_ticks(axes)
+    _log_errors(axes)
     axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
