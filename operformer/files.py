@@ -17,14 +17,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from sys import float_info
-from typing import Any, NoReturn
+from typing import Any
 
 from operformer.errors import DataError, ResourceError, UsageError
+from operformer.values import parse_json
 
 PARTIAL = ".partial"
 LARGEST_TEXT = 2**26  # bytes of settings, records and metrics
-LARGEST_NUMBER = 1e150  # of an error: its square must not overflow
-DEEPEST = 32  # lists and tables in each other
 HAS_HANDLES = {os.open, os.mkdir, os.unlink, os.stat, os.rename} <= os.supports_dir_fd  # not on Windows
 # Windows has no O_NOFOLLOW and no O_NONBLOCK, other systems have no O_BINARY.
 _SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -302,23 +301,6 @@ def read_json(path: Path, largest: float = float_info.max) -> Any:
         raise DataError(f"{path} is not JSON: {error}") from None
 
 
-def parse_json(content: bytes | str, largest: float = float_info.max) -> Any:
-    """The value of a JSON text, or a ValueError: for NaN, for numbers that are too large, for deep nesting."""
-
-    def number(text: str) -> float:
-        value = float(text)
-        if not abs(value) <= largest:
-            raise ValueError(f"{text[:40]} is larger than a number here, {largest:g}")
-        return value
-
-    try:
-        value = json.loads(content, parse_constant=_refuse_constant, parse_int=_whole, parse_float=number)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    _check_depth(value, DEEPEST)
-    return value
-
-
 @contextmanager
 def _handle(name: str, flags: int = 0, above: int | None = None) -> Iterator[int | None]:
     """The handle of a folder while inside; None where there are none."""
@@ -403,26 +385,6 @@ def _remove_abandoned(place: Place) -> None:
         is_of_here = found.startswith(".") and found.endswith(PARTIAL) and stem.endswith(f".{socket.gethostname()}")
         if is_of_here and process.isdecimal() and not _is_alive(int(process)):
             place.remove(found)
-
-
-def _whole(text: str) -> int:
-    """A whole number of 64 bits."""
-    if len(text) > 20 or not -(2**63) <= int(text) < 2**64:
-        raise ValueError(f"{text[:20]}... has more digits than a number here")
-    return int(text)
-
-
-def _check_depth(value: Any, left: int) -> None:
-    if isinstance(value, dict | list):
-        if not left:
-            raise ValueError("it is nested too deeply")
-        for inner in value.values() if isinstance(value, dict) else value:
-            if isinstance(inner, dict | list):
-                _check_depth(inner, left - 1)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
 
 
 def _is_alive(process: int) -> bool:

@@ -86,6 +86,8 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
             raise UsageError(f"{where} must be a list, such as [4]: got {value!r}")
         return tuple(_convert(item, arguments[0], where) for item in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        if value.bit_length() > 1023:
+            raise UsageError(f"{where} must be a number that fits into 64 bits")
         return float(value)
     if hint is float and isinstance(value, float) and not isfinite(value):
         raise UsageError(f"{where} must be finite: got {value}")

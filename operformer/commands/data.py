@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +11,7 @@ from cyclopts import Parameter
 
 from operformer.commands.console import console
 from operformer.errors import UsageError
+from operformer.values import parse_value
 
 if TYPE_CHECKING:
     from operformer.domain import Pairs
@@ -210,10 +210,7 @@ def _changed(law: Problem, constants: tuple[str, ...]) -> Problem:
         name, equals, text = constant.partition("=")
         if not (equals and text) or name == "name":
             raise UsageError(f"a changed constant is name=value, such as tau=3: got {constant!r}")
-        try:
-            values[name] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            values[name] = text
+        values[name] = parse_value(text, name)
     return problem_of(values)
 
 

@@ -82,8 +82,7 @@ class Stored:
         self.dtype: np.dtype[Any] = dataset.dtype
 
     def __getitem__(self, index: tuple[int | slice, ...]) -> np.ndarray:
-        if self._dataset.chunks:
-            require_memory(_chunk_bytes(self._dataset), "a chunk of an HDF5 array", "write smaller chunks")
+        check_chunks(self._dataset)
         if self._is_reversed:
             return np.asarray(self._dataset[index[::-1]]).T
         return np.asarray(self._dataset[index])
@@ -151,6 +150,12 @@ def _complaint(dataset: Any, file_size: int) -> str | None:
         or _why_chunks_too_large(dataset, file_size)
         or _why_unwritten(dataset)
     )
+
+
+def check_chunks(dataset: Any) -> None:
+    """Refuse a chunk that does not fit into memory: one is unpacked as a whole, for any value in it."""
+    if dataset.chunks:
+        require_memory(_chunk_bytes(dataset), "a chunk of an HDF5 array", "write the file with smaller chunks")
 
 
 def _chunk_bytes(dataset: Any) -> int:

@@ -15,10 +15,11 @@ from operformer.domain import Grid
 from operformer.domain.box import Bounds, checked_bounds
 from operformer.domain.grid import Kind
 from operformer.errors import DataError, OperformerError, UsageError
-from operformer.files import parse_json, read_bytes, write_bytes
+from operformer.files import read_bytes, write_bytes
 from operformer.problems.problem import Boundary
 from operformer.settings import construct
 from operformer.text import shown
+from operformer.values import parse_json
 
 MANIFEST = "manifest.json"
 FORMAT = 1

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from operformer.data.contents import refusing_damage, whole
-from operformer.data.hdf5_files import open_array
+from operformer.data.hdf5_files import check_chunks, open_array
 from operformer.data.manifest import Fields
 from operformer.domain import Grid, Samples
 from operformer.errors import DataError
@@ -101,7 +101,9 @@ class Shard:
         if array.shape != shape or array.dtype.name != self._dtype:
             found, wanted = f"{array.dtype} {array.shape}", f"{self._dtype} {shape}"
             raise DataError(f"{self._path}: {name} is {found}, not {wanted} as its manifest says")
-        return self._file["t0_fields"][name]
+        dataset = self._file["t0_fields"][name]
+        check_chunks(dataset)
+        return dataset
 
 
 def _write_dimensions(file: Any, grid: Grid, times: Sequence[float]) -> dict[str, int]:

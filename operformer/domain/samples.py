@@ -123,7 +123,7 @@ def split(samples: Pairs, validation: int, test: int) -> Split:
     train = len(samples) - validation - test
     if min(validation, test) < 0 or train < 1:
         raise UsageError(
-            f"validation and test must leave pairs to train on: got {validation} and {test} of {len(samples)}"
+            f"validation and test must leave samples to train on: got {validation} and {test} of {len(samples)}"
         )
     return Split(samples[:train], samples[train : train + validation], samples[train + validation :])
 

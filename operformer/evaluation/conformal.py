@@ -164,7 +164,7 @@ def _errors(operator: AnyOperator, block: Samples) -> tuple[Tensor, Tensor]:
     prediction = _output(operator, block).double()
     z = block.z.double()
     if not bool(torch.isfinite(prediction).all()):
-        raise DivergedError("the operator's output on a pair is not finite; nothing can be said of its errors")
+        raise DivergedError("the operator's output on a sample is not finite; nothing can be said of its errors")
     return z - prediction, relative_l2(prediction, z, block.grid)
 
 
@@ -211,4 +211,5 @@ def _check_count(scored: int, alpha: float, given: int) -> None:
     least = least_count(alpha)
     if scored < least:
         halved = f", half of which give the spread; {2 * least - 1} are enough" if scored < given else ""
-        raise UsageError(f"alpha={alpha:g} needs scores of at least {least} pairs: got {given}{halved}; or raise alpha")
+        asked = f"alpha={alpha:g} needs scores of at least {least} samples"
+        raise UsageError(f"{asked}: got {given}{halved}; or raise alpha")

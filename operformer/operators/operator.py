@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache, wraps
 from inspect import signature
 from pathlib import Path
@@ -208,21 +208,26 @@ def _uniform_grid(shape: tuple[int, ...], bounds: Bounds) -> Grid:
 
 
 def _measured(make: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that refuses an operator too large for the memory before its weights are made.
-
-    It is described first, on a device without memory.
-    """
+    """A constructor that refuses an operator too large for the memory before its weights are made."""
 
     @wraps(make)
     def init(self: Operator, *arguments: Any, **options: Any) -> None:
-        if type(self).__init__ is init and torch.get_default_device().type == "cpu":
-            with torch.device("meta"):
-                described = type(self)(*arguments, **options)
-            size = sum(t.numel() * t.element_size() for t in described.state_dict().values())
-            require_memory(size, f"a {type(self).__name__} of {described.n_parameters} weights", "lower its settings")
+        is_whole = type(self).__init__ is init and not any(isinstance(each, Operator) for each in arguments)
+        if is_whole and torch.get_default_device().type == "cpu":
+            require_memory(_described_size(type(self), arguments, options), type(self).__name__, "lower its settings")
         make(self, *arguments, **options)
 
     return init
+
+
+def _described_size(kind: type[Operator], arguments: Sequence[Any], options: Mapping[str, Any]) -> int:
+    """The bytes of an operator's weights, from its description on a device without memory; 0 where it has none."""
+    try:
+        with torch.device("meta"):
+            described = kind(*arguments, **options)
+    except (RuntimeError, NotImplementedError):  # a constructor that computes with values; it will say itself
+        return 0
+    return sum(tensor.numel() * tensor.element_size() for tensor in described.state_dict().values())
 
 
 def _plain(value: Any) -> Any:

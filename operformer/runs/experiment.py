@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from inspect import signature
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 
 from operformer.data.store import Imported
-from operformer.errors import OperformerError, ResourceError, UsageError
+from operformer.errors import DataError, OperformerError, ResourceError, UsageError
 from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.operators import Operator, load
 from operformer.operators.earlier import today
@@ -23,6 +22,7 @@ from operformer.problems import LAWS, PROBLEMS, Problem, describe, problem_of
 from operformer.problems.problem import check_seed
 from operformer.settings import check_name, choose, construct
 from operformer.training.recipe import Training
+from operformer.values import parse_toml, parse_value
 
 MOST_PAIRS = 10**8
 FINEST = 10**15
@@ -225,8 +225,11 @@ def changed(mapping: Any, overrides: Sequence[str]) -> Experiment:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_bytes(path, LARGEST_TEXT).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        text = read_bytes(path, LARGEST_TEXT).decode()
+        return parse_toml(text)
+    except ValueError as error:
+        if isinstance(error, DataError):
+            raise
         raise UsageError(f"{path} is not TOML: {error}") from None
 
 
@@ -236,10 +239,7 @@ def apply_override(mapping: dict[str, Any], override: str) -> None:
     section, dot, name = key.partition(".")
     if not (equals and text) or (not dot and key != "name"):
         raise UsageError(f"an override is section.setting=value, such as training.epochs=5: got {override!r}")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
+    value = parse_value(text, key)
     if not dot:
         mapping["name"] = text
         return

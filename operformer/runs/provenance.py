@@ -15,7 +15,8 @@ import torch
 
 from operformer import __version__
 from operformer.errors import DataError
-from operformer.files import LARGEST_NUMBER, read_json, write_json
+from operformer.files import read_json, write_json
+from operformer.values import LARGEST_NUMBER
 
 NAME = "made.json"
 SECONDS = "seconds.json"

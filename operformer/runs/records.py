@@ -21,9 +21,10 @@ from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
 from operformer.evaluation.standard import Outputs
-from operformer.files import LARGEST_NUMBER, read_json, write_json
+from operformer.files import read_json, write_json
 from operformer.operators.pretrained import check_weights, weights_hash
 from operformer.settings import construct
+from operformer.values import LARGEST_NUMBER
 
 _LABEL = re.compile(r"\d{1,4}(\.\d{1,9})?x|[a-z-]{0,39}[a-wyz]")  # a multiple of the training grid, or a word
 

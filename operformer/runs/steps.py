@@ -190,7 +190,7 @@ def training_pairs(experiment: Experiment, draws: Draws) -> tuple[Pairs, list[Pa
 def _some(pairs: StoredPairs, first: int, count: int, remedy: str) -> StoredPairs:
     """So many pairs of a set, from the first one on."""
     if len(pairs) < first + count:
-        raise UsageError(f"{pairs.folder} holds {len(pairs)} pairs, and {first + count} are asked for; {remedy}")
+        raise UsageError(f"{pairs.folder} holds {len(pairs)} samples, and {first + count} are asked for; {remedy}")
     return pairs[first : first + count]
 
 
@@ -204,7 +204,7 @@ def _refuse_other_draws(origin: Mapping[str, Any], experiment: Experiment) -> No
     if others:
         key = others[0]
         values = "" if key == "problem" else f": {origin.get(key)} there, {wanted[key]} asked for"
-        raise UsageError(f"{data.folder} holds other pairs than the experiment's ({key} differs{values})")
+        raise UsageError(f"{data.folder} holds other samples than the experiment's ({key} differs{values})")
 
 
 def calibration_pairs(experiment: Experiment, fresh: int | None, device: torch.device) -> Pairs:
@@ -212,7 +212,7 @@ def calibration_pairs(experiment: Experiment, fresh: int | None, device: torch.d
     data, problem = experiment.data, experiment.problem
     first, count = (data.train, data.validation) if fresh is None else (data.train + data.validation + data.test, fresh)
     if not problem.has_law:
-        remedy = "calibrate with the validation pairs, or with fewer draws"
+        remedy = "calibrate with the validation samples, or with fewer draws"
         return _some(problem.stored, first, count, remedy).read().to(device)
     return Draws().sample(problem, count, data.resolution, data.seed, device, first)
 

@@ -64,7 +64,7 @@ def card(
             "",
             f"## {error_table([run]).title}",
             "",
-            f"{data.test} test pairs, the same on every grid.{_origin(run)}",
+            f"{data.test} test samples, the same on every grid.{_origin(run)}",
             "",
             error_table([run]).markdown(),
             "",
@@ -196,8 +196,8 @@ def _pairs(run: Run) -> str:
     data, problem = run.experiment.data, run.experiment.problem
     if not problem.has_law:
         points = " x ".join(map(str, problem.grid(data.resolution).shape))
-        return f"{data.train} pairs on {points} points"
-    return f"{data.train} pairs at resolution {' and '.join(map(str, (*data.coarser, data.resolution)))}"
+        return f"{data.train} samples on {points} points"
+    return f"{data.train} samples at resolution {' and '.join(map(str, (*data.coarser, data.resolution)))}"
 
 
 def _loading(run: Run, name: str, loader: str) -> list[str]:

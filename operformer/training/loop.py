@@ -313,7 +313,7 @@ def _validation_error(job: _Job) -> float:
     errors[:wanted] = 0  # what the last ones have besides, others have, too
     error = float(torch.tensor(job.ranks.total(*errors.tolist()), dtype=torch.float64).mean())
     if not math.isfinite(error):
-        raise job.ranks.told(DivergedError("the operator's output on the validation pairs is not finite"))
+        raise job.ranks.told(DivergedError("the operator's output on the validation samples is not finite"))
     return error
 
 

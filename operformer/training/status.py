@@ -17,12 +17,13 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from operformer.errors import DataError
-from operformer.files import LARGEST_NUMBER, LARGEST_TEXT, parse_json, read_bytes, read_json, write_bytes, write_json
+from operformer.files import LARGEST_TEXT, read_bytes, read_json, write_bytes, write_json
 from operformer.terminal import Terminal
 from operformer.text import plain
 from operformer.training.checkpoint import Progress
 from operformer.training.lock import holder
 from operformer.training.recipe import Training
+from operformer.values import LARGEST_NUMBER, parse_json
 
 INTERVAL = 5.0  # seconds
 SHORT, SHARE = 1.0, 1 / 20  # seconds of a save that nobody minds; of the time, what longer ones may take

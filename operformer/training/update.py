@@ -137,7 +137,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _out_of_memory(samples: Samples, rank: int) -> ResourceError:
-    what = f"a batch of {len(samples)} pairs of {prod(samples.grid.shape)} points"
+    what = f"a batch of {len(samples)} samples of {prod(samples.grid.shape)} points"
     return ResourceError(
         f"out of memory (rank {rank}) with {what}; raise training.accumulation, or lower training.batch_size"
     )

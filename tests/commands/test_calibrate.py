@@ -73,7 +73,7 @@ def test_the_same_width_everywhere(call, run):
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [
-        (["--alpha", 0.01], 2, "alpha=0.01 needs scores of at least 99 pairs: got 23"),
+        (["--alpha", 0.01], 2, "alpha=0.01 needs scores of at least 99 samples: got 23"),
         (["--alpha", 2], 2, "alpha must be between 0 and 1"),
         (["--delta", -1], 2, "delta must be from 0"),
         (["--draws", 3], 2, "got 3"),

@@ -225,9 +225,9 @@ def test_the_band_beyond_the_outermost_cells_is_not_negative():
         ({"spread": "wide"}, 'spread must be "rms" or "constant"'),
         (
             {"alpha": 0.05},
-            "alpha=0.05 needs scores of at least 19 pairs: got 17, half of which give the spread; 37 are",
+            "alpha=0.05 needs scores of at least 19 samples: got 17, half of which give the spread; 37 are",
         ),
-        ({"alpha": 0.05, "spread": "constant"}, "at least 19 pairs: got 17; or raise alpha"),
+        ({"alpha": 0.05, "spread": "constant"}, "at least 19 samples: got 17; or raise alpha"),
     ],
 )
 def test_what_cannot_be_promised_is_refused(arguments, part):

@@ -42,7 +42,7 @@ def test_killed_trainings_go_on_to_the_same_bits(undisturbed, tmp_path, count):
                 processes = start(kind, folder, world)
                 time.sleep(random.uniform(0.05, 0.95) * seconds)
                 os.kill(random.choice(processes), signal.SIGKILL)
-            if -signal.SIGKILL in [wait(process, 60.0) for process in processes]:
+            if -signal.SIGKILL in [wait(process) for process in processes]:
                 break
         counts["kills"] += 1
         counts["inside a save"] += inside

@@ -72,7 +72,7 @@ def fork(action, environment=None, errors=None):
         os._exit(code)
 
 
-def wait(process, seconds=120.0):
+def wait(process, seconds=300.0):
     """How a process ended: its exit code, or minus the signal's number."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

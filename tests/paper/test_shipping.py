@@ -48,7 +48,7 @@ def test_a_run_is_shipped_in_half_the_bytes(run, tmp_path):
     ((name, maps, operator, parameters, trained, median, *_),) = model_table(tmp_path).rows
     assert (name, maps, operator) == ("small-tno", "lorenz-y: x to y", "TNO")
     assert parameters == f"{sum(p.numel() for p in own.parameters()):,}"
-    assert trained.startswith("13 pairs at resolution 8 on ")
+    assert trained.startswith("13 samples at resolution 8 on ")
     assert median == f"{read_run(run).evaluation('1x').median:.2%}"
     assert 'operator = load("small-tno")' in (place / "README.md").read_text()
 

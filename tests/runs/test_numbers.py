@@ -5,8 +5,9 @@ import shutil
 
 import pytest
 
+from operformer.errors import UsageError
 from operformer.problems import Lorenz63
-from operformer.runs import evaluate_run, train_run
+from operformer.runs import evaluate_run, find_experiment, train_run
 from operformer.runs.experiment import Data, Experiment
 from operformer.training.recipe import Training
 
@@ -92,3 +93,27 @@ def test_a_run_without_errors_is_reported(whole, tmp_path, call, recwarn):
     code, out, err = call("report", run)
     assert (code, err) == (0, "")
     assert "median error 0.00%" in out
+
+
+TYPED = ["9" * 400, "9" * 5000, "1e400", "nan", "[" * 900 + "]" * 900]
+SETTINGS = [
+    "problem.rho",
+    "problem.recover",
+    "operator.hidden_channels",
+    "data.train",
+    "training.learning_rate",
+    "training.seed",
+]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_number_that_a_user_types_is_a_number_or_refused(name, tmp_path, count):
+    for text in TYPED:
+        with pytest.raises(UsageError) as caught:
+            find_experiment("lorenz-y", [f"{name}={text}"])
+        section, _, key = name.partition(".")
+        (tmp_path / "a.toml").write_text(f"[{section}]\n{key} = {text}\n")
+        with pytest.raises(UsageError):
+            find_experiment(str(tmp_path / "a.toml"))
+        assert len(str(caught.value)) < 600
+    count("numbers of users that are none or too large, each told in one line", 2 * len(TYPED))

@@ -371,7 +371,7 @@ def test_pairs_from_a_set_on_disk_give_the_same_training(tmp_path):
         (Draw(16, 10, seed=7), {}, "resolution differs"),
         (Draw(16, 8, seed=7, first=1), {}, "first differs"),
         (Draw(16, 8, seed=7), {"tau": 5.0}, "problem differs"),
-        (Draw(15, 8, seed=7), {}, "holds 15 pairs, and 16 are asked for"),
+        (Draw(15, 8, seed=7), {}, "holds 15 samples, and 16 are asked for"),
     ],
 )
 def test_another_set_on_disk_is_refused(draw, problem, complaint, tmp_path):
@@ -411,7 +411,7 @@ def test_the_card_of_an_imported_set_says_on_how_many_points_it_is_known(tmp_pat
     train_run(own(tmp_path / "data", shape=(12, 16), kind="periodic"), tmp_path / "run")
     evaluate_run(tmp_path / "run")
     text = card(read_run(tmp_path / "run"))
-    assert "13 pairs on 12 x 16 points, " in text
+    assert "13 samples on 12 x 16 points, " in text
     assert "at resolution" not in text
 
 
@@ -432,8 +432,8 @@ def test_an_imported_set_is_evaluated_on_coarser_grids_that_are_part_of_its_own(
 @pytest.mark.parametrize(
     ("override", "complaint"),
     [
-        ("data.train=22", "holds 24 pairs, and 30 are asked for; lower data.train, data.validation or data.test"),
-        ("data.test=9", "holds 24 pairs, and 25 are asked for; lower data.train"),  # before training, not after it
+        ("data.train=22", "holds 24 samples, and 30 are asked for; lower data.train, data.validation or data.test"),
+        ("data.test=9", "holds 24 samples, and 25 are asked for; lower data.train"),  # before training, not after it
         ("data.coarser=[4]", "pairs and no law"),
     ],
 )

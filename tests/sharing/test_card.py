@@ -40,7 +40,7 @@ def test_the_text_has_the_record(make_run):
     assert re.search(r"\| training grid \| 11 \| TNO \| 2\.50% \| 3\.00% \| 6\.00% \| 1\.00 \|", text)
     assert re.search(r"\| graded grid \| 11 \| TNO \| 3\.75% ", text)
     assert (
-        f"{data.train} pairs at resolution {data.resolution}, 3 of {run.experiment.training.epochs} epochs in 3 s"
+        f"{data.train} samples at resolution {data.resolution}, 3 of {run.experiment.training.epochs} epochs in 3 s"
         in text
     )
     assert "| operator.hidden_channels |" in text

@@ -86,5 +86,5 @@ def test_a_loss_that_is_not_finite_on_one_process_stops_all_before_the_update(on
 
 def test_an_output_that_is_not_finite_on_one_process_stops_all(one, two):
     assert (one / "validation-0").read_text().startswith("4 the operator's output on sample 4 is not finite")
-    assert (two / "validation-0").read_text() == "4 the operator's output on the validation pairs is not finite"
+    assert (two / "validation-0").read_text() == "4 the operator's output on the validation samples is not finite"
     assert (two / "validation-1").read_text() == "4 "

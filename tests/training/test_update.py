@@ -192,7 +192,7 @@ def test_memory_that_runs_out_is_told_with_the_batch_and_its_points(make_update,
         raise error
 
     failing = replace(update, module=fail)
-    with pytest.raises(ResourceError, match=r"out of memory .* with a batch of 7 pairs of 11 points"):
+    with pytest.raises(ResourceError, match=r"out of memory .* with a batch of 7 samples of 11 points"):
         failing([(pairs(7), 7)], 7, [])
 
 

@@ -77,7 +77,7 @@ def error_table(runs: Sequence[Run]) -> Table:
                 figures += [percent(summary.median) if summary else ""] * is_shown
             where = (grid_name(evaluation.label), str(evaluation.points)) if number == 0 else ("", "")
             rows.append((*where, name, *figures))
-    return Table(f"Relative L2 {'and H1 ' * has_h1}error on test pairs", header, tuple(rows))
+    return Table(f"Relative L2 {'and H1 ' * has_h1}error on test samples", header, tuple(rows))
 
 
 def remarks(run: Run) -> list[str]:

@@ -37,7 +37,7 @@ def test_errors_in_h1_stand_beside_where_there_are_any(make_run):
     run, plain = make_run(labels=("1x", "2x")), make_run(plain=True, labels=("1x", "2x"))
     run = replace(run, evaluations=[replace(run.evaluations[0], h1_errors=(0.5, 0.1, 0.2, 0.3)), run.evaluations[1]])
     table = error_table([run, plain])
-    assert table.title == "Relative L2 and H1 error on test pairs"
+    assert table.title == "Relative L2 and H1 error on test samples"
     assert table.header[-2:] == ("ratio", "H1 median")
     assert [row[-1] for row in table.rows] == ["25.00%", "", "", ""]
     assert table.rows[0][3:7] == TRAINED
