@@ -291,7 +291,7 @@ def _low() -> list[Row]:
 
 
 def _high(problem: str, figures: tuple[str, ...], samples: str, medians: Mapping[str, float]) -> list[Row]:
-    """The four operators on one problem, a spectral operator and a FANO of patches that overlap."""
+    """The four operators on one problem, a spectral operator, and both patched operators with patches that overlap."""
     found = {}
     for operator, median in medians.items():
         exhibits = (_TABLE_HIGH, *figures) + ((samples,) if operator == "FANO" else ())
@@ -301,8 +301,11 @@ def _high(problem: str, figures: tuple[str, ...], samples: str, medians: Mapping
         found[operator] = _plane(problem, operator, exhibits, printed=Printed(median), recipes=recipes)
     shown = (figures[0],) + (() if problem == FLOW else (samples,))
     name = f"{_PLANES[problem].name}-spectral"
-    blended = _added(f"{_PLANES[problem].name}-fano-blended", "FANO", found["FANO"], variant="blended")
-    return [*found.values(), _added(name, "SpectralOperator", found["FANO"], shown), blended]
+    blended = [
+        _added(f"{found[operator].name}-blended", operator, found[operator], variant="blended")
+        for operator in ("ViTNO", "FANO")
+    ]
+    return [*found.values(), _added(name, "SpectralOperator", found["FANO"], shown), *blended]
 
 
 def _patched_flow() -> list[Row]:

@@ -153,6 +153,8 @@ def operator_name(settings: Mapping[str, Any], with_patches: bool = True) -> str
     patches = list(operator.get("n_patches", ()))
     if with_patches and patches and patches not in PATCHES.values():
         name += f", {' × '.join(map(str, patches))} patches"
+    if operator.get("overlap"):
+        name += ", overlapping patches"
     if operator.get("basis") in _BASES:
         name += f", {_BASES[operator['basis']]}"
     return f"{name}, smoothing" if any(isinstance(layer, str) for layer in operator.get("last") or ()) else name

@@ -1,6 +1,8 @@
 """Figures drawn by the library when the site is built, each for the light and for the dark scheme."""
 
 import io
+import json
+from pathlib import Path
 
 import matplotlib as mpl
 import measurements
@@ -9,8 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, ScalarFormatter
 from mkdocs.structure.files import File
 
-from operformer import Grid
+from operformer import Grid, Overlap
+from operformer.domain.blending import make_cover
 from operformer.problems import ControlledODE, Darcy, Kolmogorov, Lorenz63
+
+BLENDING = Path(__file__).parents[1] / "blending.json"  # by benchmarks/blended_patches.py
 
 # Ink, then colours after Okabe and Ito that stand out against the scheme's paper.
 SCHEMES = {
@@ -112,6 +117,51 @@ def draw_partition(figure, _, ink):
         axes.axis("off")
 
 
+def windows():
+    """Points of an interval, and the windows of four patches there."""
+    grid = Grid.uniform(480, kind="cells")
+    return grid.points[:, 0], make_cover(grid, (4,), Overlap(0.25)).axis(0).window[:, 480:960]
+
+
+def draw_windows(figure, data, ink):
+    """chi_j of four patches, the widest reach of one of them, and their sum."""
+    x, found = data
+    figure.set_size_inches(6.2, 2.6)
+    axes = figure.subplots()
+    for j, window in enumerate(found):
+        axes.plot(x, window.where(window > 0, torch.nan), lw=2)
+        axes.text((j + 0.5) / 4, 0.85, f"$\\chi_{j + 1}$", ha="center", color=f"C{j}")
+    for face in range(5):
+        axes.axvline(face / 4, color=ink, lw=0.8, ls=":")
+    axes.annotate("", (3 / 16, -0.08), (9 / 16, -0.08), arrowprops={"arrowstyle": "<->", "color": "C1"})
+    axes.text(0.375, -0.06, "$D_2^+$", ha="center", va="bottom", color="C1")
+    axes.set(xlabel="x, faces of the patches dotted", xlim=(0, 1), ylim=(-0.15, 1.08), yticks=[0, 0.5, 1])
+
+
+def seam():
+    """Errors of one sample by hard patches and by blended ones, in percent of the solution's largest value."""
+    errors = json.loads(BLENDING.read_text())["errors"][:2]
+    return [torch.tensor(error, dtype=torch.float64) / 1e3 for error in errors]
+
+
+def draw_seam(figure, data, ink):
+    """Both errors in one scale of colours, and below how steep they are."""
+    figure.set_size_inches(6.2, 5.4)
+    steep = [torch.hypot(e.diff(dim=0)[:, :-1], e.diff(dim=1)[:-1]) * len(e) / 100 for e in data]
+    rows = ((data, "RdBu_r", "error, % of max |z|"), (steep, "magma", "its slope, max |z| to a side of D"))
+    for panels, (values, colours, label) in zip(figure.subplots(2, 2), rows, strict=True):
+        most = float(max(value.abs().quantile(0.995) for value in values))
+        for axes, value, name in zip(panels, values, ("FANO, hard patches", "FANO, overlap=0.25"), strict=True):
+            least = -most if colours == "RdBu_r" else 0
+            shown = axes.imshow(value.T, origin="lower", extent=(0, 1, 0, 1), cmap=colours, vmin=least, vmax=most)
+            axes.set_title(name, fontsize=10)
+            axes.grid(False)
+            axes.set(xticks=[0, 0.25, 0.5, 0.75, 1], yticks=[0, 0.25, 0.5, 0.75, 1])
+        bar = figure.colorbar(shown, ax=panels, fraction=0.046, pad=0.02)
+        bar.set_label(label, fontsize=9)
+        bar.outline.set_visible(False)
+
+
 def draw_curves(figure, data, ink):
     """Input and output of two draws on an interval."""
     samples, names = data
@@ -170,6 +220,8 @@ FIGURES = {
     "graded": (lambda: None, draw_graded),
     "rounding": (measurements.rounding_errors, draw_rounding),
     "partition": (lambda: None, draw_partition),
+    "windows": (windows, draw_windows),
+    "seam": (seam, draw_seam),
     "lorenz": (lorenz, draw_curves),
     "controlled": (controlled, draw_curves),
     "darcy": (darcy, draw_images),

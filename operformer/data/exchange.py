@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from operformer.checking import checked
 from operformer.data.array_files import open_mat, open_npy, open_npz
 from operformer.data.contents import Contents, WeightsName
 from operformer.data.manifest import MANIFEST
@@ -30,6 +31,7 @@ HDF5 = (".h5", ".hdf5")
 _CHANNEL = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 
 
+@checked
 def read(
     path: str | Path,
     u: str | Sequence[str] | None = None,
@@ -124,6 +126,7 @@ def channel_names(path: str | Path, options: Options) -> tuple[tuple[str, ...], 
     return (tuple(inputs), tuple(outputs)) if are_plain and len(set(names)) == len(names) else None
 
 
+@runtime_checkable
 class TakesFunctions(Protocol):
     """What has to be known of an operator to read its inputs."""
 
@@ -135,6 +138,7 @@ class TakesFunctions(Protocol):
         """The box it was trained on."""
 
 
+@checked
 def read_inputs(
     path: str | Path,
     operator: TakesFunctions,
@@ -183,6 +187,7 @@ def read_inputs(
     return values, grids[0]
 
 
+@checked
 def write(samples: Samples, path: str | Path, is_new: bool = False) -> None:
     """Write samples to a file that others read, and `read` too. The file appears in one step.
 
@@ -198,7 +203,7 @@ def write(samples: Samples, path: str | Path, is_new: bool = False) -> None:
     path = Path(path)
     check_name(path)
     grid = samples.grid.to("cpu")
-    arrays: dict[str, Any] = {"u": samples.u.cpu().numpy(), "z": samples.z.cpu().numpy()}
+    arrays: dict[str, Any] = {name: _array_of(values) for name, values in (("u", samples.u), ("z", samples.z))}
     if grid.axes is not None:
         arrays |= {f"grid_{letter}": axis.numpy() for letter, axis in zip("xyz", grid.axes, strict=False)}
     elif grid.counts is None:
@@ -216,6 +221,12 @@ def write(samples: Samples, path: str | Path, is_new: bool = False) -> None:
     else:
         np.savez(content, **arrays)  # numbers only, so nothing is pickled
     write_bytes(path, content.getvalue(), is_new=is_new)
+
+
+def _array_of(values: Tensor) -> np.ndarray:
+    """The values as numpy keeps them; it has no bfloat16."""
+    values = values.detach().cpu()
+    return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
 
 
 def check_name(path: Path) -> None:

@@ -72,7 +72,7 @@ class Options:
         if not isinstance(steps, list | tuple) or len(steps) != 2 or not all(type(step) is int for step in steps):
             raise UsageError(f"steps must be two whole numbers, such as (0, -1): got {steps!r}")
         if self.bounds is not None:
-            checked_bounds(self.bounds, len(self.bounds))
+            checked_bounds(self.bounds, None)
         _ = self.layouts  # refused now, if it makes no sense
 
     @cached_property

@@ -21,10 +21,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from operformer.checking import checked
 from operformer.data.manifest import MANIFEST, GridRecord, Manifest, ShardRecord
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds
-from operformer.domain.grid import UNIFORM_KINDS
+from operformer.domain.grid import UNIFORM_KINDS, positions, refused_index
 from operformer.domain.interpolation import nested_grids
 from operformer.errors import DataError, UsageError
 from operformer.problems.problem import Problem
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 OPEN_SHARDS = 8  # each takes some MiB for the places of its chunks
 
 
+@checked
 def open_pairs(folder: str | Path) -> StoredPairs:
     """The set that `operformer generate` or `operformer import` left in a folder.
 
@@ -97,10 +99,9 @@ class StoredPairs:
     def __getitem__(self, index: slice | Tensor) -> StoredPairs | Samples:
         if isinstance(index, slice):
             return StoredPairs(self._shelf, self.grid, self._chosen[index])
-        positions = _positions(index, len(self))
-        if not all(-len(self) <= position < len(self) for position in positions):
-            raise UsageError(f"the set holds {len(self)} pairs: got the index {max(positions, key=abs)}")
-        return self._shelf.take([self._chosen[position] for position in positions], self.grid)
+        if not isinstance(index, Tensor):
+            raise refused_index(index)
+        return self._shelf.take([self._chosen[position] for position in positions(index, len(self))], self.grid)
 
     def blocks(self, count: int) -> Iterator[Samples]:
         """All pairs in their order, so many at a time in memory."""
@@ -223,17 +224,6 @@ def checksum(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _positions(index: Tensor, count: int) -> list[int]:
-    """The indices that a tensor of them, or of a truth value for each pair, stands for."""
-    if isinstance(index, Tensor) and index.ndim == 1:
-        if index.dtype == torch.bool and len(index) == count:
-            return [int(position) for position in index.nonzero()]
-        if index.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-            return index.tolist()
-    what = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else repr(index)
-    raise UsageError(f"pairs are chosen by a slice or a row of indices, such as torch.tensor([0, 3]): got {what}")
 
 
 def _grid(shelf: _Shelf, record: GridRecord) -> Grid:

@@ -31,6 +31,7 @@ from operformer.domain.transform import (
     on_each_patch,
 )
 from operformer.errors import UsageError
+from operformer.settings import check_fields
 
 PARTS = 5040  # of a patch's side, in which margins are counted: halves, thirds, fifths and sevenths are whole numbers
 
@@ -50,11 +51,9 @@ class Overlap:
     continuation: Continuation = "even"
 
     def __post_init__(self) -> None:
-        is_number = isinstance(self.margin, int | float) and not isinstance(self.margin, bool)
-        if not is_number or not 0 <= self.margin <= 0.5:
+        check_fields(self, "overlap")
+        if not 0 <= self.margin <= 0.5:
             raise UsageError(f"overlap must be a part of a patch's side, from 0 to 0.5: got {self.margin!r}; try 0.25")
-        if self.continuation not in ("even", "periodic"):
-            raise UsageError(f"the continuation of an overlap is even or periodic: got {self.continuation!r}")
 
     @property
     def plain(self) -> Any:

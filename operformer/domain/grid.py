@@ -10,16 +10,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from operator import index
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from operformer.domain.box import Bounds, GivenBounds, as_points, checked_bounds, checked_points
+from operformer.checking import as_device, checked
+from operformer.domain.box import Bounds, GivenBounds, Numbers, as_numbers, checked_bounds, checked_points
 from operformer.domain.quadrature import trapezoidal_weights
 from operformer.errors import UsageError
 from operformer.memory import require_memory
+from operformer.settings import AS_GIVEN, LARGEST, named
 
 UniformKind = Literal["nodes", "cells", "periodic", "left"]
 Kind = Literal["nodes", "cells", "periodic", "left", "rectilinear", "scattered", "ragged"]
@@ -60,8 +62,9 @@ class Grid:
     counts: tuple[int, ...] | None = None  # ragged: how many points each sample has
 
     @staticmethod
+    @checked
     def uniform(
-        shape: int | Sequence[int],
+        shape: Annotated[int | Sequence[int], AS_GIVEN],
         bounds: GivenBounds | None = None,
         kind: UniformKind = "nodes",
     ) -> Grid:
@@ -76,8 +79,6 @@ class Grid:
         """
         sizes = _checked_sizes(shape)
         box = checked_bounds(bounds, len(sizes))
-        if kind not in UNIFORM_KINDS:
-            raise UsageError(f'kind must be "nodes", "cells", "periodic" or "left": got {kind!r}')
         axes, axis_weights = [], []
         for n, (lower, upper) in zip(sizes, box, strict=True):
             if kind == "nodes":
@@ -94,7 +95,8 @@ class Grid:
         return _tensor_product(axes, axis_weights, box, kind, has_equal_weights=kind in ("cells", "periodic"))
 
     @staticmethod
-    def rectilinear(*axes: Tensor | Sequence[float], bounds: GivenBounds | None = None) -> Grid:
+    @checked
+    def rectilinear(*axes: Numbers, bounds: GivenBounds | None = None) -> Grid:
         """The tensor product of axes with any spacing, with trapezoidal weights.
 
         Args:
@@ -104,7 +106,7 @@ class Grid:
         """
         if not axes:
             raise UsageError("a rectilinear grid needs at least one axis: got none")
-        given = [torch.as_tensor(axis, dtype=torch.float64) for axis in axes]
+        given = [as_numbers(axis, f"axis {k}").double() for k, axis in enumerate(axes)]
         for k, axis in enumerate(given):
             if axis.ndim != 1 or len(axis) < 2:
                 raise UsageError(f"axis {k} needs at least two values in one row: got shape {tuple(axis.shape)}")
@@ -125,9 +127,10 @@ class Grid:
         return _tensor_product(given, axis_weights, box, "rectilinear", False)
 
     @staticmethod
+    @checked
     def scattered(
-        points: Tensor | Sequence[Sequence[float]],
-        weights: Tensor | Sequence[float] | None = None,
+        points: Numbers,
+        weights: Numbers | None = None,
         bounds: GivenBounds | None = None,
     ) -> Grid:
         """Points in any order.
@@ -139,7 +142,7 @@ class Grid:
             bounds: (lower, upper) for each axis; None is the unit cube. The domain belongs to the problem, not to
                 where points happen to lie.
         """
-        given = as_points(points)
+        given = as_numbers(points, "points")
         if given.ndim != 2 or given.shape[1] not in (1, 2, 3):
             raise UsageError(f"scattered points must be (N, d), d = 1, 2 or 3: got shape {tuple(given.shape)}")
         count, dim = given.shape
@@ -153,16 +156,17 @@ class Grid:
         elif isinstance(weights, str):
             raise UsageError(f"weights must be numbers: got {weights!r}; try weights=voronoi_weights(points, bounds)")
         else:
-            taken = torch.as_tensor(weights, dtype=torch.float64, device=given.device)
+            taken = as_numbers(weights, "weights").to(given.device, torch.float64)
             if taken.shape != (count,):
                 raise UsageError(f"weights must be ({count},), one for each point: got shape {tuple(taken.shape)}")
             check_weights(taken)
         return Grid(given, taken, box, "scattered", None, (), has_equal_weights=weights is None)
 
     @staticmethod
+    @checked
     def ragged(
-        points: Sequence[Tensor | Sequence[Sequence[float]]],
-        weights: Sequence[Tensor | Sequence[float]] | None = None,
+        points: Sequence[Numbers],
+        weights: Sequence[Numbers | None] | None = None,
         bounds: GivenBounds | None = None,
     ) -> Grid:
         """Points of its own for each sample of a batch, in one box.
@@ -222,6 +226,7 @@ class Grid:
 
     def to(self, device: torch.device | str) -> Grid:
         """The same grid, its tensors on another device."""
+        device = as_device(device)
         return Grid(
             self.points.to(device),
             self.weights.to(device),
@@ -233,19 +238,23 @@ class Grid:
             self.counts,
         )
 
+    @checked
     def of_samples(self, index: slice | Tensor) -> Grid:
         """The grid of some of the samples: the same one, unless it is ragged."""
         if self.counts is None:
             return self
-        chosen = torch.arange(len(self.counts))[index.cpu() if isinstance(index, Tensor) else index].tolist()
+        chosen = positions(index, len(self.counts))
         rows = torch.tensor(chosen, dtype=torch.long, device=self.points.device)
         counts = tuple(self.counts[k] for k in chosen)
         return replace(self, points=self.points[rows], weights=self.weights[rows], counts=counts)
 
+    @checked
     def of_sample(self, k: int) -> Grid:
         """The points of one sample alone: the grid itself, unless it is ragged."""
         if self.counts is None:
             return self
+        if not -len(self.counts) <= k < len(self.counts):
+            raise UsageError(f"the grid has points for {len(self.counts)} samples: got the index {k}")
         n = self.counts[k]
         return Grid(self.points[k, :n], self.weights[k, 0, :n], self.bounds, "scattered", None, (), False)
 
@@ -285,13 +294,41 @@ def check_weights(weights: Tensor) -> None:
         raise UsageError("weights must not all be zero: nothing would be left to average over")
 
 
+def positions(index: slice | Tensor, count: int) -> list[int]:
+    """The numbers from 0 to count - 1 that a slice stands for, a row of indices, or a truth value for each."""
+    if not isinstance(index, slice) and index.layout != torch.strided:
+        raise refused_index(index)
+    if isinstance(index, slice):
+        try:
+            return list(range(count))[index]
+        except (TypeError, ValueError):
+            pass
+    elif index.ndim == 1 and index.dtype == torch.bool and len(index) == count:
+        return [int(position) for position in index.nonzero()]
+    elif index.ndim == 1 and index.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        given = index.tolist()
+        if not all(-count <= position < count for position in given):
+            raise UsageError(f"there are {count} samples: got the index {max(given, key=abs)}")
+        return [position % count for position in given]
+    raise refused_index(index)
+
+
+def refused_index(index: object) -> UsageError:
+    """What samples are chosen by, where something else was given."""
+    return UsageError(
+        f"samples are chosen by a slice or a row of indices, such as torch.tensor([0, 3]): got {named(index)}"
+    )
+
+
 def _checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
     try:
         sizes = tuple(index(n) for n in shape) if isinstance(shape, Iterable) else (index(shape),)
-    except TypeError:
+    except (TypeError, RuntimeError):
         sizes = ()
-    if not sizes or min(sizes) < 2:
-        raise UsageError(f"a grid needs a whole number of at least two points along each axis: got {shape}")
+    if not sizes or min(sizes) < 2 or max(sizes) > LARGEST:
+        raise UsageError(f"a grid needs a whole number of at least two points along each axis: got {named(shape)}")
+    if len(sizes) > 3:
+        raise UsageError(f"a grid has one, two or three axes: got the shape {named(sizes)}")
     if torch.get_default_device().type != "meta":
         need = 16 * (len(sizes) + 1) * prod(sizes)  # points and weights, and a copy while they are made
         require_memory(need, f"a grid of {shape} points", "take fewer")

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operformer.domain.box import GivenBounds, as_points, checked_bounds, checked_points
+from operformer.checking import checked
+from operformer.domain.box import GivenBounds, Numbers, as_numbers, checked_bounds, checked_points
 from operformer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def trapezoidal_weights(axis: Tensor) -> Tensor:
     return weights
 
 
-def voronoi_weights(points: Tensor, bounds: GivenBounds | None = None) -> Tensor:
+@checked
+def voronoi_weights(points: Numbers, bounds: GivenBounds | None = None) -> Tensor:
     """w_i = |{y in D: y is nearer to x_i than to any other point}|: the weights of scattered points in a box D.
 
     Args:
@@ -42,11 +44,11 @@ def voronoi_weights(points: Tensor, bounds: GivenBounds | None = None) -> Tensor
     Returns:
         (N,), float64; they sum to the volume of the box.
     """
-    points = as_points(points)
+    points = as_numbers(points, "points")
     if points.ndim != 2 or points.shape[1] not in (1, 2, 3) or len(points) < 2:
         raise UsageError(f"Voronoi weights need points (N, d), N >= 2, d = 1, 2, 3: got {tuple(points.shape)}")
-    checked = checked_bounds(bounds, points.shape[1])
-    box, array = np.array(checked), checked_points(points, checked).cpu().numpy()
+    box_of_points = checked_bounds(bounds, points.shape[1])
+    box, array = np.array(box_of_points), checked_points(points, box_of_points).detach().cpu().numpy()
     # Points nearer to each other than 1e-8 of the box coincide.
     rounded = np.round((array - box[:, 0]) / (box[:, 1] - box[:, 0]), 8)
     _, chosen, cell_of, copies = np.unique(rounded, axis=0, return_index=True, return_inverse=True, return_counts=True)
@@ -127,6 +129,8 @@ def _along(vector: Tensor, position: int) -> Tensor:
 
 def check_values(u: Tensor, grid: Grid) -> None:
     """Refuse values that do not belong to the points of the grid."""
+    if u.layout != torch.strided:
+        raise UsageError(f"values must be a dense tensor: got {u.layout}")
     if u.ndim < grid.n_axes + 1 or tuple(u.shape[-grid.n_axes :]) != grid.shape:
         raise UsageError(
             f"values must be (..., channels, {', '.join(map(str, grid.shape))}) on this grid: got {tuple(u.shape)}"

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, overload
+from typing import Protocol, overload, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad as pad_zeros
 
-from operformer.domain.grid import Grid
+from operformer.checking import as_device, checked
+from operformer.domain.box import as_numbers
+from operformer.domain.grid import Grid, refused_index
 from operformer.errors import DataError, UsageError
+from operformer.settings import check_count, converted, named
 
 BLOCK = 64  # samples that are read together, so that a set on disk need not fit into memory
 
 
+@runtime_checkable
 class Pairs(Protocol):
     """Samples on one grid, in memory (`Samples`) or on disk. A slice stays there; chosen samples are read to memory."""
 
@@ -61,9 +65,12 @@ class Samples:
     checks: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        converted(self.grid, Grid, "grid")
         for name, values in (("u", self.u), ("z", self.z)):
             if not isinstance(values, Tensor):
                 raise UsageError(f"{name} must be a torch tensor: got {type(values).__name__}; try torch.as_tensor")
+            if not values.is_floating_point() or values.layout != torch.strided:
+                raise UsageError(f"{name} must hold real numbers: got {values.dtype}; try {name}.float()")
             if tuple(values.shape[2:]) != self.grid.shape:
                 expected = ", ".join(map(str, self.grid.shape))
                 raise UsageError(f"{name} must be (count, channels, {expected}): got {tuple(values.shape)}")
@@ -72,6 +79,9 @@ class Samples:
             raise UsageError(f"a ragged grid needs points for each of {len(self.u)} samples: got {sets} sets of them")
         if len(self.u) != len(self.z):
             raise UsageError(f"u and z must hold as many samples as each other: got {len(self.u)} and {len(self.z)}")
+        for name, values in converted(self.checks, Mapping[str, Tensor], "checks").items():
+            if values.shape[:1] != (len(self.u),):
+                raise UsageError(f"checks[{name!r}] must be one number for each sample: got {named(values)}")
 
     @property
     def channels(self) -> tuple[int, int]:
@@ -82,11 +92,20 @@ class Samples:
         return len(self.u)
 
     def __getitem__(self, index: slice | Tensor) -> Samples:
-        checks = {
-            name: values[index.to(values.device) if isinstance(index, Tensor) else index]
-            for name, values in self.checks.items()
-        }
-        return Samples(self.u[index], self.z[index], self.grid.of_samples(index), checks)
+        if not isinstance(index, slice):
+            is_row = isinstance(index, Tensor) and index.ndim == 1 and index.layout == torch.strided
+            if not is_row or index.is_floating_point() or index.is_complex():
+                raise refused_index(index)
+        try:  # a GPU need not tell the indices
+            checks = {
+                name: values[index.to(values.device) if isinstance(index, Tensor) else index]
+                for name, values in self.checks.items()
+            }
+            return Samples(self.u[index], self.z[index], self.grid.of_samples(index), checks)
+        except (TypeError, ValueError, IndexError) as error:
+            if isinstance(error, UsageError):
+                raise
+            raise refused_index(index) from None
 
     def __repr__(self) -> str:
         inputs, outputs = self.channels
@@ -95,10 +114,13 @@ class Samples:
 
     def blocks(self, count: int) -> Iterator[Samples]:
         """All samples in their order, ``count`` at a time."""
+        check_count("count", count)
         return (self[first : first + count] for first in range(0, len(self), count))
 
+    @checked
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Samples:
         """The same samples on another device or with values in another precision; the grid stays in float64."""
+        device = None if device is None else as_device(device)
         grid = self.grid if device is None else self.grid.to(device)
         return Samples(self.u.to(device=device, dtype=dtype), self.z.to(device=device, dtype=dtype), grid, self.checks)
 
@@ -130,10 +152,16 @@ def split(samples: Pairs, validation: int, test: int) -> Split:
 
 def check_samples(samples: Pairs, kind: str) -> None:
     """Refuse samples that nothing can be learned from: not finite, or with an output that is zero everywhere."""
+    if not isinstance(samples, Pairs):
+        raise UsageError(f"the {kind} samples must be Samples(u, z, grid): got {named(samples)}")
     if not len(samples):
         raise DataError(f"there are no {kind} samples; give at least one")
+    if not all(samples.channels):
+        raise DataError(f"the {kind} samples have no channels; give at least one for u and for z")
     first = 0
     for block in samples.blocks(BLOCK):
+        if block.u.requires_grad or block.z.requires_grad:
+            raise UsageError(f"the {kind} samples require a gradient; give u.detach() and z.detach()")
         not_finite = [~torch.isfinite(values).flatten(1).all(1) for values in (block.u, block.z)]
         for broken, complaint in (
             (not_finite[0], "of u holds values that are not finite"),
@@ -145,6 +173,7 @@ def check_samples(samples: Pairs, kind: str) -> None:
         first += len(block)
 
 
+@checked
 def pad(values: Sequence[Tensor], grid: Grid) -> Tensor:
     """The functions of a ragged grid as one tensor, zero where a sample has no point.
 
@@ -159,11 +188,16 @@ def pad(values: Sequence[Tensor], grid: Grid) -> Tensor:
     if len(values) != len(counts):
         raise UsageError(f"values must be one tensor for each of {len(counts)} sets of points: got {len(values)}")
     for k, (one, n) in enumerate(zip(values, counts, strict=True)):
+        as_numbers(one, f"values of sample {k}")
         if one.ndim != 2 or one.shape[1] != n or one.shape[0] != values[0].shape[0]:
-            raise UsageError(f"values of sample {k} must be ({values[0].shape[0]}, {n}): got {tuple(one.shape)}")
+            channels = values[0].shape[0] if values[0].ndim else "channels"
+            raise UsageError(f"values of sample {k} must be ({channels}, {n}): got {tuple(one.shape)}")
+        if one.dtype != values[0].dtype or one.device != values[0].device:
+            raise UsageError(f"values of all samples must be of one type: got {values[0].dtype} and {one.dtype}")
     return torch.stack([pad_zeros(one, (0, grid.shape[0] - one.shape[1])) for one in values])
 
 
+@checked
 def unpad(values: Tensor, grid: Grid) -> list[Tensor]:
     """The inverse of `pad`: (batch, channels, N) -> (channels, N_i) for each sample."""
     counts = _counts(grid)

@@ -17,6 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from operformer.checking import checked
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
 from operformer.errors import UsageError
@@ -25,6 +26,7 @@ from operformer.evaluation.nested_grids import GRADINGS, NestedGrids
 from operformer.evaluation.probes import Probes, SmoothProbes, resolution_for, smooth_probes
 from operformer.operators.operator import Operator, computes_in
 from operformer.operators.wrappers import Resampled
+from operformer.settings import named
 
 AnyOperator = Callable[[Tensor, Grid], Tensor]
 Verdict = Literal["passed", "failed", "skipped"]
@@ -112,6 +114,7 @@ class Certificate:
         )
 
 
+@checked
 def certify(
     operator: AnyOperator,
     probes: Probes | None = None,
@@ -146,7 +149,8 @@ def certify(
     if isinstance(operator, Operator):
         kind = kind or operator.usual_kind
         probes = probes or smooth_probes(operator, seed=seed, periodic=kind == "periodic")
-        resolution, bounds = resolution or resolution_for(operator), bounds or operator.bounds
+        resolution = resolution or resolution_for(operator)
+        bounds = operator.bounds if bounds is None else bounds
     if probes is None or resolution is None:
         raise UsageError("certify needs probes and resolution for what is not an Operator; see its documentation")
     doublings = doublings if doublings is not None else (4 if len(resolution) == 1 else 2)
@@ -199,7 +203,10 @@ class _Asked:
 
     def output(self, grid: Grid) -> Tensor:
         """The operator's outputs on a grid, float64 on the CPU."""
-        u = self.probes(grid).to(self.like)
+        u = self.probes(grid)
+        if not isinstance(u, Tensor):
+            raise UsageError(f"probes must give functions (count, channels, *shape) on a grid: got {named(u)}")
+        u = u.to(self.like)
         try:
             z = self.operator(u, grid.to(self.like.device)).double().cpu()
         except UsageError as error:

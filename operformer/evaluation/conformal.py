@@ -17,14 +17,18 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from operformer.checking import checked
 from operformer.domain import Grid, Pairs, Samples
 from operformer.domain.interpolation import interpolate
+from operformer.domain.quadrature import check_values
 from operformer.domain.samples import check_samples
 from operformer.errors import DivergedError, UsageError
 from operformer.evaluation.errors import predict
 from operformer.evaluation.loss import relative_l2
 from operformer.evaluation.prediction import together
 from operformer.operators import Operator
+from operformer.operators.operator import check_takes_functions
+from operformer.settings import named
 
 AnyOperator = Callable[[Tensor, Grid], Tensor]
 SpreadName = Literal["rms", "constant"]
@@ -55,14 +59,19 @@ class Calibration:
             f"<= {100 * self.relative_error:.3g} %; from {self.count} samples on {self.grid})"
         )
 
+    @checked
     def half_width(self, grid: Grid) -> Tensor:
         """q s(x) on any grid of the domain: (channels, *shape), float64; s is read by interpolation."""
         read = interpolate(self.spread, self.grid, grid.to(self.grid.points.device))
         lowest = self.spread.flatten(1).amin(1).reshape(-1, *[1] * grid.n_axes)
         return (self.factor * torch.maximum(read, lowest)).to(grid.points.device)
 
+    @checked
     def band(self, prediction: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
         """The lower and the upper end of the band around G(u) (..., channels, *shape)."""
+        check_values(prediction, grid)
+        if prediction.shape[-grid.n_axes - 1] != len(self.spread) or not prediction.is_floating_point():
+            raise UsageError(f"the prediction must have {len(self.spread)} channels: got {named(prediction)}")
         half = self.half_width(grid).to(prediction)
         return prediction - half, prediction + half
 
@@ -77,6 +86,7 @@ class Coverage:
     relative_errors: float  # the share of pairs whose relative L2 error is below the bound: 1 - alpha or more
 
 
+@checked
 def calibrate(
     operator: AnyOperator, samples: Pairs, alpha: float = 0.1, delta: float = 0.05, spread: SpreadName = "rms"
 ) -> Calibration:
@@ -98,6 +108,7 @@ def calibrate(
     """
     used = check_request(len(samples), alpha, delta, spread)
     check_samples(samples, "calibration")
+    check_takes_functions(operator)
     s = _root_mean_square(operator, samples[:used]) if used else _constant(operator, samples)
     scores, errors = [], []
     for block in samples[used:].blocks(together(samples.grid)):
@@ -108,6 +119,7 @@ def calibrate(
     return Calibration(alpha, delta, len(samples) - used, factor, bound, s.cpu(), samples.grid.to("cpu"))
 
 
+@checked
 def coverage(calibration: Calibration, operator: AnyOperator, samples: Samples) -> Coverage:
     """How often the band and the bound hold on these pairs, whose grid need not be that of the calibration."""
     check_samples(samples, "test")
@@ -148,8 +160,6 @@ def least_count(alpha: float) -> int:
 
 def check_request(count: int, alpha: float, delta: float, spread: SpreadName) -> int:
     """How many of so many pairs give the spread; refuses what they cannot answer."""
-    if spread not in ("rms", "constant"):
-        raise UsageError(f'spread must be "rms" or "constant": got {spread!r}')
     if not 0 < alpha < 1:
         raise UsageError(f"alpha must be between 0 and 1: got {alpha}; 0.1 is a coverage of 90 %")
     if not 0 <= delta < 1:
@@ -175,8 +185,8 @@ def _output(operator: AnyOperator, block: Samples) -> Tensor:
     if isinstance(operator, nn.Module):
         operator.eval()
     prediction = operator(block.u, block.grid)
-    if prediction.shape != block.z.shape:
-        raise UsageError(f"the operator must give {tuple(block.z.shape)}, like z: got {tuple(prediction.shape)}")
+    if not isinstance(prediction, Tensor) or prediction.shape != block.z.shape:
+        raise UsageError(f"the operator must give {tuple(block.z.shape)}, like z: got {named(prediction)}")
     return prediction.to(block.z.device)
 
 

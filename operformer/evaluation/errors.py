@@ -10,6 +10,7 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
+from operformer.checking import checked
 from operformer.domain import Pairs, Samples
 from operformer.domain.samples import check_samples
 from operformer.errors import DivergedError
@@ -19,7 +20,7 @@ from operformer.evaluation.pictures import cut
 from operformer.evaluation.prediction import together
 from operformer.evaluation.spectra import ErrorSpectrum, SpectrumMean
 from operformer.evaluation.standard import Outputs
-from operformer.operators.operator import computes_in
+from operformer.operators.operator import check_takes_functions, computes_in
 
 SHOWN = 64  # points along an axis of a picture
 
@@ -117,6 +118,7 @@ class Images:
     prediction: list[list[list[float]]]
 
 
+@checked
 def evaluate(
     operator: nn.Module,
     samples: Samples,
@@ -147,6 +149,7 @@ def evaluate(
         True
     """
     check_samples(samples, "test")
+    check_takes_functions(operator)
     found = predictions(operator, samples)
     return assess(found, samples, label, is_periodic, n_patches or partition(operator), outputs)
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from operformer.checking import checked
 from operformer.domain import Grid, Samples
+from operformer.domain.box import Numbers, as_numbers
 from operformer.domain.interpolation import interpolate
 from operformer.domain.samples import pad
 from operformer.errors import DataError, DivergedError, UsageError
@@ -19,9 +20,10 @@ from operformer.operators import Operator
 POINTS = 2**17  # of the samples that an operator is given at once: 0.5 GiB at width 128, and faster than more on a CPU
 
 
+@checked
 def predict(
     operator: Operator,
-    u: Tensor | np.ndarray | Sequence[Tensor],
+    u: Numbers,
     grid: Grid | None = None,
     *,
     resolution: int | Sequence[int] | None = None,
@@ -45,7 +47,7 @@ def predict(
         >>> predict(operator, torch.rand(3, 1, 16), resolution=64).z.shape
         torch.Size([3, 1, 64])
     """
-    given = pad(u, grid) if grid is not None and isinstance(u, list | tuple) else _as_tensor(u)
+    given = pad(u, grid) if grid is not None and isinstance(u, list | tuple) else as_numbers(u, "u")
     grid = _checked_grid(operator, given, grid)
     if resolution is not None and query is not None:
         raise UsageError("resolution and query both say where the output is wanted; give one of them")
@@ -93,21 +95,16 @@ def _apply(operator: Operator, u: Tensor, grid: Grid, there: Grid | None) -> tup
     return moved.cpu(), operator(u, grid, wanted).cpu()
 
 
-def _as_tensor(u: Any) -> Tensor:
-    try:
-        return u if isinstance(u, Tensor) else torch.as_tensor(np.asarray(u))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"u must be an array of numbers (count, channels, *shape): {error}") from None
-
-
 def _checked_grid(operator: Operator, u: Tensor, grid: Grid | None) -> Grid:
     """The grid of u, after values and points were looked at; channels and shape are the operator's to check."""
-    if not len(u) or u.is_complex():
-        raise UsageError(f"u must be real values of at least one sample: got {u.dtype} of shape {tuple(u.shape)}")
+    if grid is not None and grid.dim != operator.dim:
+        raise UsageError(f"the grid must have dimension {operator.dim}, the operator's dim: got {grid}")
+    n_axes = operator.dim if grid is None else grid.n_axes
+    if u.ndim != n_axes + 2 or not u.numel():
+        axes = ", ".join(["*"] * n_axes)
+        wanted = f"(count, {operator.in_channels}, {axes}), channels first, of at least one sample"
+        raise UsageError(f"u must be {wanted}: got {tuple(u.shape)}")
     if grid is None:
-        if u.ndim != operator.dim + 2:
-            axes = ", ".join(["*"] * operator.dim)
-            raise UsageError(f"u must be (count, {operator.in_channels}, {axes}), channels first: got {tuple(u.shape)}")
         grid = Grid.uniform(tuple(u.shape[2:]), operator.bounds)
     broken = ~torch.isfinite(u).flatten(1).all(1)
     if bool(broken.any()):

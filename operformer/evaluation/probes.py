@@ -9,6 +9,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from operformer.checking import checked
 from operformer.domain import Grid
 from operformer.operators import Operator
 from operformer.problems import Problem
@@ -34,6 +35,7 @@ class SmoothProbes:
         return u * self.scale.reshape(shape) + self.mean.reshape(shape)
 
 
+@checked
 def smooth_probes(
     operator: Operator, count: int = 3, n_modes: int = 4, seed: int = 0, periodic: bool = False
 ) -> SmoothProbes:
@@ -55,6 +57,7 @@ def smooth_probes(
     return SmoothProbes(measure, coefficients, count, mean, scale)
 
 
+@checked
 def problem_probes(problem: Problem, count: int = 3, seed: int = 0, first: int = 0) -> Probes:
     """The inputs of a problem's own draws; where they are rough, so is the order of convergence."""
     return lambda grid: problem.sample(count, grid, seed, first=first).u

@@ -10,6 +10,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
+from operformer.checking import checked
 from operformer.domain import Grid
 from operformer.errors import UsageError
 from operformer.evaluation.loss import relative_l2
@@ -18,6 +19,7 @@ from operformer.evaluation.spectra import ErrorSpectrum, SpectrumMean
 from operformer.operators import Operator
 
 
+@checked
 def rollout(operator: Operator, u0: Tensor, steps: int, grid: Grid | None = None) -> Tensor:
     """G(u_0), G(G(u_0)), ...: (batch, channels, *shape) -> (batch, steps, channels, *shape).
 

@@ -19,47 +19,46 @@ ROWS, WARPS = 64, 4
 
 @triton.jit
 def _cut_kernel(  # type: ignore[no-untyped-def]
-    v, out, m0, m1, m2, w0, w1, w2, rows, slots, patches, points,
+    v, out, m0, m1, m2, w0, w1, w2, size, slots, patches, points,
     p1, p2, l0, l1, l2, weighted: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """A tile of points of patches of functions (functions, slots, points, width); zero beyond the patches."""
-    row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    number = row // l2
-    k2, rest = (row - number * l2).to(tl.int32), number
-    number = rest // l1
-    k1 = (rest - number * l1).to(tl.int32)
-    rest = number // l0
-    k0 = (number - rest * l0).to(tl.int32)
-    function = rest // slots
-    patch = (rest - function * slots).to(tl.int32)
-    present = (row < rows) & (patch < patches)
-    k2 += patch % p2 * l2
-    k1 += patch // p2 % p1 * l1
-    k0 += patch // (p2 * p1) * l0
+    tiles = tl.cdiv(size, block)
+    place = tl.program_id(0) // tiles
+    local = (tl.program_id(0) - place * tiles) * block + tl.arange(0, block)
+    function = place // slots
+    patch = place - function * slots
+    inside = local < size
+    present = local < tl.where(patch < patches, size, 0)
+    k2 = local % l2 + patch % p2 * l2
+    k1 = local // l2 % l1 + patch // p2 % p1 * l1
+    k0 = local // (l2 * l1) + patch // (p2 * p1) * l0
     at = tl.load(m0 + k0, present, 0) + tl.load(m1 + k1, present, 0) + tl.load(m2 + k2, present, 0)
     column = tl.arange(0, width)
-    start = (function * points + at) * width
+    wide = tl.program_id(0).to(tl.int64) * 0  # an address may need more than 32 bits
+    start = ((function + wide) * points + at) * width
     x = tl.load(v + start[:, None] + column[None, :], present[:, None], 0.0)
     if weighted:
         w = tl.load(w0 + k0, present, 0.0) * tl.load(w1 + k1, present, 0.0) * tl.load(w2 + k2, present, 0.0)
         x = (x.to(tl.float32) * w[:, None]).to(tl.float16)
-    tl.store(out + row[:, None] * width + column[None, :], x, (row < rows)[:, None])
+    there = ((place + wide) * size + local) * width
+    tl.store(out + there[:, None] + column[None, :], x, inside[:, None])
 
 
 @triton.jit
 def _add_kernel(  # type: ignore[no-untyped-def]
-    f, out, a0, a1, a2, w0, w1, w2, rows, stride, n0, n1, n2,
+    f, out, a0, a1, a2, w0, w1, w2, points, stride, n0, n1, n2,
     c0: tl.constexpr, c1: tl.constexpr, c2: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """A tile of points of D of functions: of each point up to c0 c1 c2 places are added."""
-    row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    number = row // n2
-    x2, rest = (row - number * n2).to(tl.int32), number
-    number = rest // n1
-    x1 = (rest - number * n1).to(tl.int32)
-    function = number // n0
-    x0 = (number - function * n0).to(tl.int32)
-    present = row < rows
+    tiles = tl.cdiv(points, block)
+    function = tl.program_id(0) // tiles
+    point = (tl.program_id(0) - function * tiles) * block + tl.arange(0, block)
+    x2 = point % n2
+    x1 = point // n2 % n1
+    x0 = point // (n2 * n1)
+    present = point < points
+    wide = function + tl.program_id(0).to(tl.int64) * 0  # an address may need more than 32 bits
     column = tl.arange(0, width)
     total = tl.zeros([block, width], tl.float32)
     for i in tl.static_range(c0):
@@ -70,10 +69,11 @@ def _add_kernel(  # type: ignore[no-untyped-def]
             share1 = share0 * tl.load(w1 + j * n1 + x1, present, 0.0)
             for k in tl.static_range(c2):
                 share = share1 * tl.load(w2 + k * n2 + x2, present, 0.0)
-                start = (function * stride + at1 + tl.load(a2 + k * n2 + x2, present, 0)) * width
+                start = (wide * stride + at1 + tl.load(a2 + k * n2 + x2, present, 0)) * width
                 x = tl.load(f + start[:, None] + column[None, :], (share > 0.0)[:, None], 0.0)
                 total += share[:, None] * x.to(tl.float32)
-    tl.store(out + row[:, None] * width + column[None, :], total.to(tl.float16), present[:, None])
+    there = (wide * points + point) * width
+    tl.store(out + there[:, None] + column[None, :], total.to(tl.float16), present[:, None])
 
 
 @torch.library.custom_op("operformer::cut_dilated", mutates_args=())
@@ -93,10 +93,9 @@ def cut_dilated(
     given = weights or members  # not read
     parts = ((v[:plain], out[: plain * count], count), (v[plain:], out[plain * count :], slots))
     for source, there, own in parts:
-        rows = len(there) * size
-        if rows:
-            _cut_kernel[(triton.cdiv(rows, ROWS),)](
-                source, there, *members, *given, rows, own, count, n, patches[1], patches[2], *points,
+        if len(there):
+            _cut_kernel[(len(there) * triton.cdiv(size, ROWS),)](
+                source, there, *members, *given, size, own, count, n, patches[1], patches[2], *points,
                 weighted=bool(weights), width=width, block=ROWS, num_warps=WARPS,
             )  # fmt: skip
     return out
@@ -121,8 +120,8 @@ def add_dilated(f: Tensor, places: list[Tensor], weights: list[Tensor], sizes: l
     n = sizes[0] * sizes[1] * sizes[2]
     out = f.new_empty(functions, n, width)
     counts = [len(place) for place in places]
-    _add_kernel[(triton.cdiv(functions * n, ROWS),)](
-        f, out, *places, *weights, functions * n, stride, *sizes,
+    _add_kernel[(functions * triton.cdiv(n, ROWS),)](
+        f, out, *places, *weights, n, stride, *sizes,
         c0=counts[0], c1=counts[1], c2=counts[2], width=width, block=ROWS, num_warps=WARPS,
     )  # fmt: skip
     return out

@@ -8,11 +8,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from operformer.checking import checked
 from operformer.domain import Grid
 from operformer.domain.grid import check_weights
 from operformer.errors import UsageError
 from operformer.operators.backends import ATTENTION, Call, compute
 from operformer.operators.few_weights import NearlyEqual, is_faster, split_weights
+from operformer.settings import converted, named
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | None = None, scale: float = 1.0) -> Tensor:
@@ -41,6 +43,8 @@ def attention(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | None 
         >>> attention(q, k, v, grid.weights).shape
         torch.Size([101, 8])
     """
+    if not torch.compiler.is_compiling():
+        _check_tensors(query, key, value, weights, scale)
     _check_shapes(query, key, value, weights)
     if weights is None:
         return attend(query, key, value, Measure(), scale)
@@ -168,6 +172,19 @@ def check_heads(channels: int, n_heads: int) -> None:
     raise UsageError(f"n_heads must divide hidden_channels: got {n_heads} and {channels}; {remedy}")
 
 
+def _check_tensors(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | None, scale: float) -> None:
+    for name, one in (("query", query), ("key", key), ("value", value), ("weights", weights)):
+        if one is None and name == "weights":
+            continue
+        if not isinstance(one, Tensor) or one.layout != torch.strided:
+            raise UsageError(f"{name} must be a dense tensor: got {named(one)}")
+        if one.is_complex() or (name != "weights" and not one.is_floating_point()):
+            raise UsageError(f"{name} must hold real numbers: got {one.dtype}")
+        if one.device != query.device:
+            raise UsageError(f"{name} must be on {query.device} like query: got {one.device}")
+    converted(scale, float, "scale")
+
+
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | None) -> None:
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if min(query.ndim, key.ndim, value.ndim) < 2:
@@ -195,6 +212,7 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | N
 Module = TypeVar("Module", bound=nn.Module)
 
 
+@checked
 def set_precision(operator: Module, averages: torch.dtype | None) -> Module:
     """Round query, key and value to ``averages`` inside every attention of the operator; None undoes it.
 

@@ -18,9 +18,12 @@ from torch.autograd.forward_ad import unpack_dual
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from operformer.checking import checked
 from operformer.domain import Grid
+from operformer.errors import UsageError
 from operformer.kernels import HAS_TRITON
 from operformer.operators.few_weights import NearlyEqual, attend_nearly_equal, can_mend, is_exported
+from operformer.settings import check_count
 
 __all__ = ["ATTENTION", "HAS_TRITON", "Backend", "Call", "backend", "compute", "listening"]
 
@@ -62,6 +65,7 @@ def listening() -> Iterator[set[str]]:
         _heard = before
 
 
+@checked
 def backend(operator: nn.Module, grid: Grid, batch: int = 1) -> tuple[str, ...]:
     """Which code computes an operator's attention and layers on a grid; the operator is applied to zeros once.
 
@@ -77,7 +81,10 @@ def backend(operator: nn.Module, grid: Grid, batch: int = 1) -> tuple[str, ...]:
         >>> backend(TNO(dim=1, in_channels=1, out_channels=1, hidden_channels=16), Grid.uniform(101))
         ('layer by layer', "torch's fused attention, log w as a mask")
     """
-    like: Any = operator.input_mean
+    like: Any = getattr(operator, "input_mean", None)
+    if like is None:
+        raise UsageError(f"backend needs an operator: got {type(operator).__name__}")
+    check_count("batch", batch)
     with listening() as names, torch.no_grad():
         operator(like.new_zeros(batch, operator.in_channels, *grid.shape), grid.to(like.device))
     return tuple(sorted(names))

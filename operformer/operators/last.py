@@ -19,7 +19,7 @@ from operformer.domain.transform import Transform, make_transform
 from operformer.errors import UsageError
 from operformer.operators.integral import FourierIntegralOperator, Spectrum
 from operformer.operators.operator import PerGrid
-from operformer.settings import construct
+from operformer.settings import check_count, check_fields, construct
 
 Boundary = Literal["periodic", "dirichlet", "neumann"]
 _BASES: dict[str, Basis] = {"periodic": Fourier(), "dirichlet": Sine(), "neumann": Cosine()}
@@ -36,8 +36,7 @@ class SpectralResidual:
     n_modes: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.n_modes, int) or isinstance(self.n_modes, bool) or self.n_modes < 1:
-            raise UsageError(f"SpectralResidual needs at least 1 mode, as a whole number: got {self.n_modes!r}")
+        check_count("n_modes", self.n_modes)
 
     @property
     def most_modes(self) -> int:
@@ -68,8 +67,7 @@ class Smoothing:
     alpha: float = 1.001
 
     def __post_init__(self) -> None:
-        if self.boundary not in _BASES:
-            raise UsageError(f"boundary must be one of {', '.join(_BASES)}: got {self.boundary!r}")
+        check_fields(self, "Smoothing")
         if not self.epsilon > 0 or not self.alpha > 0:
             raise UsageError(f"epsilon and alpha must be positive: got {self.epsilon} and {self.alpha}")
 
@@ -109,8 +107,8 @@ def _read_layer(given: Any) -> LastLayer:
         return given
     if isinstance(given, int) and not isinstance(given, bool):
         return SpectralResidual(given)
-    if given in get_args(Boundary):
-        return Smoothing(given)
+    if isinstance(given, str) and given in _BASES:
+        return Smoothing(given)  # type: ignore[arg-type]
     if isinstance(given, Mapping):
         return construct(Smoothing, given, "last")
     known = ", ".join(get_args(Boundary))

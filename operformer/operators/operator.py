@@ -14,16 +14,19 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from operformer.checking import checked
 from operformer.domain import Grid
 from operformer.domain.box import Bounds
 from operformer.domain.samples import is_point
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
 from operformer.memory import require_memory
+from operformer.settings import check_count, named
 
 T = TypeVar("T")
 
 LARGEST_DEPTH = 256
+LARGEST_WIDTH = 2**20  # channels
 
 
 class Operator(nn.Module, ABC):
@@ -56,12 +59,15 @@ class Operator(nn.Module, ABC):
 
     def __init__(self, dim: int, in_channels: int, out_channels: int, hidden_channels: int, n_layers: int) -> None:
         super().__init__()
-        if dim not in (1, 2, 3) or not isinstance(dim, int) or isinstance(dim, bool):
+        if dim not in (1, 2, 3):
             raise UsageError(f"dim must be 1, 2 or 3: got {dim!r}")
         check_count("in_channels", in_channels)
         check_count("out_channels", out_channels)
         check_count("hidden_channels", hidden_channels)
         check_count("n_layers", n_layers)
+        if max(in_channels, out_channels, hidden_channels) > LARGEST_WIDTH:
+            widths = f"{in_channels}, {out_channels} and {hidden_channels}"
+            raise UsageError(f"in, out and hidden channels must be at most {LARGEST_WIDTH}: got {widths}")
         if n_layers > LARGEST_DEPTH:
             raise UsageError(f"n_layers must be at most {LARGEST_DEPTH}: got {n_layers}")
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
@@ -80,7 +86,8 @@ class Operator(nn.Module, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            cls.__init__ = _measured(cls.__init__)  # type: ignore[method-assign]
+            is_ours = cls.__module__.startswith("operformer.")
+            cls.__init__ = _measured(checked(cls.__init__) if is_ours else cls.__init__)  # type: ignore[method-assign]
 
     @abstractmethod
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
@@ -117,7 +124,8 @@ class Operator(nn.Module, ABC):
         """z on the points of ``grid``, or on those of ``query``.
 
         Args:
-            u: (batch, in_channels, *grid.shape), in the operator's dtype and on its device.
+            u: (batch, in_channels, *grid.shape), in the operator's dtype and on its device. An empty batch gives an
+                empty one. Values are not looked at: NaN or infinity gives NaN. `operformer.predict` refuses them.
             grid: where u is known; None is equispaced nodes of the domain the operator was trained on, the unit cube
                 if it was not trained. Keep the object: partitions and tables are made once per grid.
             query: where z is wanted; None is the points of ``grid``.
@@ -126,8 +134,10 @@ class Operator(nn.Module, ABC):
             z (batch, out_channels, *shape), in physical units.
         """
         grid = self._checked(u, grid)
-        if query is not None and query.dim != self.dim:
-            raise UsageError(f"the query grid must have dimension {self.dim}: got {query.dim}")
+        if query is not None and (not isinstance(query, Grid) or query.dim != self.dim):
+            raise UsageError(f"query must be a Grid of dimension {self.dim}: got {named(query)}")
+        if not torch.compiler.is_compiling() and not len(u):
+            return u.new_zeros(0, self.out_channels, *(query or grid).shape)
         given = (u - _channelwise(self.input_mean, grid.n_axes)) / _channelwise(self.input_scale, grid.n_axes)
         z = self.transform(given, grid, query)
         n_axes = z.ndim - 2
@@ -158,6 +168,7 @@ class Operator(nn.Module, ABC):
         """What config.json holds: the class, the wrappers around it and the settings."""
         return {"operator": self.kind, "wrappers": list(self.wrappers), "settings": self.settings}
 
+    @checked
     def save_pretrained(self, folder: str | Path, weights: Mapping[str, Tensor] | None = None) -> None:
         """Write ``model.safetensors`` and ``config.json``; nothing in them can run.
 
@@ -181,6 +192,8 @@ class Operator(nn.Module, ABC):
         if grid is not None and grid.counts is not None and not self.is_pointwise:
             remedy = "give each sample alone, on grid.of_sample(k), or use a TNO"
             raise UsageError(f"{self.kind} takes samples of one grid: got {grid}; {remedy}")
+        if u.layout != torch.strided:
+            raise UsageError(f"u must be a dense tensor: got {u.layout}; try u.to_dense()")
         n_axes = self.dim if grid is None else grid.n_axes
         if u.ndim != n_axes + 2 or u.shape[1] != self.in_channels:
             axes = ", ".join(["*"] * n_axes if grid is None else [str(n) for n in grid.shape])
@@ -241,14 +254,23 @@ def _channelwise(values: Tensor, n_axes: int) -> Tensor:
     return values.reshape(-1, *[1] * n_axes)
 
 
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Refuse what is not a whole number of at least ``least``."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name} must be a whole number of at least {least}: got {value!r}")
-
-
 def _name(t: Tensor) -> str:
     return f"{str(t.dtype).removeprefix('torch.')} on {t.device}"
+
+
+def check_takes_functions(operator: Any) -> None:
+    """Refuse a module or function that cannot be called with (u, grid)."""
+    try:
+        form = signature(operator.forward if isinstance(operator, nn.Module) else operator)
+    except (TypeError, ValueError):  # some of C's say nothing of their arguments
+        return
+    try:
+        form.bind(None, None)
+    except TypeError:
+        raise UsageError(
+            f"an operator is called with (u, grid): got {named(operator)}; another library's module needs "
+            "operformer.sharing.neuralop.UniformOnly around it"
+        ) from None
 
 
 def computes_in(operator: Any) -> Tensor:

@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load as load_tensors
 from torch import Tensor
 
+from operformer.checking import checked
 from operformer.errors import DataError, ResourceError, UsageError
 from operformer.files import check_file, read_bytes, read_json
 from operformer.operators.baselines import AFNO, FNO, GalerkinTransformer
@@ -46,6 +47,7 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 SHIPPED = Path(__file__).parents[1] / "models"  # NAME/config.json, model.safetensors and the card, README.md
 
 
+@checked
 def load(folder: str | Path) -> Operator:
     """The operator that `Operator.save_pretrained` wrote to a folder, in evaluation mode, on the CPU.
 

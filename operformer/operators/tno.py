@@ -23,8 +23,9 @@ from operformer.operators.encoder import (
     attention_of,
     is_start,
 )
-from operformer.operators.operator import Operator, check_count
+from operformer.operators.operator import Operator
 from operformer.operators.sources import check_sources, choose_sources
+from operformer.settings import check_count
 
 
 class TNO(Operator):

@@ -12,6 +12,7 @@ import torch
 from operformer.domain import Grid, Samples
 from operformer.errors import UsageError
 from operformer.problems.problem import TimeProblem
+from operformer.settings import check_fields
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class ControlledODE(TimeProblem):
     output_names = ("z",)
 
     def __post_init__(self) -> None:
+        check_fields(self, type(self).__name__)
         if self.n_terms < 1:
             raise UsageError(f"n_terms must be at least 1: got {self.n_terms}; the paper has 10")
         if not 0 < self.z0 < pi:

@@ -17,6 +17,7 @@ from operformer.problems.elliptic import solve_darcy
 from operformer.problems.gaussian import GaussianMeasure
 from operformer.problems.problem import Problem
 from operformer.problems.symmetry import SQUARE, Symmetry
+from operformer.settings import check_fields
 
 _SQUARE = ((0.0, 1.0), (0.0, 1.0))
 
@@ -54,9 +55,7 @@ class Darcy(Problem):
     block = {"cpu": 4, "cuda": 128}  # noqa: RUF012
 
     def __post_init__(self) -> None:
-        for name, known in (("coefficient", ("lognormal", "piecewise")), ("points", ("cells", "nodes"))):
-            if getattr(self, name) not in known:
-                raise UsageError(f"{name} must be {' or '.join(map(repr, known))}: got {getattr(self, name)!r}")
+        check_fields(self, type(self).__name__)
         if self.fine < 4:
             raise UsageError(f"fine must be at least 4 nodes: got {self.fine}; 513 is good")
         if self.read_from and self.read_from < 4:

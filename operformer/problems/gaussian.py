@@ -18,6 +18,7 @@ from operformer.domain.box import Bounds, checked_bounds
 from operformer.domain.transform import axis_points, expand
 from operformer.errors import UsageError
 from operformer.problems.problem import check_draws, stream
+from operformer.settings import check_fields
 
 _BASES: dict[str, Basis] = {"neumann": Cosine(), "periodic": Fourier()}
 
@@ -44,13 +45,12 @@ class GaussianMeasure:
     bounds: Bounds = ((0.0, 1.0), (0.0, 1.0))
 
     def __post_init__(self) -> None:
+        check_fields(self, type(self).__name__)
         for name in ("scale", "tau", "alpha"):
             if not 0 < getattr(self, name) < inf:
                 raise UsageError(f"{name} must be positive and finite: got {getattr(self, name)}")
         if self.n_modes < 2:
             raise UsageError(f"n_modes must be at least 2, since the mean is zero: got {self.n_modes}")
-        if self.boundary not in _BASES:
-            raise UsageError(f'boundary must be "neumann" or "periodic": got {self.boundary!r}')
         checked_bounds(self.bounds, max(1, len(self.bounds)))
 
     def draw(self, count: int, seed: int = 0, first: int = 0, device: torch.device | str = "cpu") -> Tensor:

@@ -16,6 +16,7 @@ from operformer.problems.gaussian import GaussianMeasure
 from operformer.problems.problem import Problem
 from operformer.problems.symmetry import Symmetry
 from operformer.problems.vorticity import TORUS, VorticityEquation
+from operformer.settings import check_fields
 
 # The largest share of the outermost wave numbers in a flow that counts as resolved.
 TAIL = 1e-3
@@ -57,6 +58,7 @@ class Kolmogorov(Problem):
     block = {"cpu": 4, "cuda": 512}  # noqa: RUF012
 
     def __post_init__(self) -> None:
+        check_fields(self, type(self).__name__)
         for name in ("viscosity", "lead", "step"):
             if not 0 < getattr(self, name) < inf:
                 raise UsageError(f"{name} must be positive and finite: got {getattr(self, name)}")

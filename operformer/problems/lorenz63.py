@@ -14,6 +14,7 @@ from operformer.domain import Grid, Samples
 from operformer.errors import DivergedError, UsageError
 from operformer.problems.problem import TimeProblem
 from operformer.problems.symmetry import Symmetry
+from operformer.settings import check_fields
 
 # On [0, 2] samples agree with DOP853 at tolerances of 1e-13 to 4.1e-9 (the worst of 2000); what is left is rounding,
 # amplified by the flow. A power of two makes the times of the steps exact.
@@ -47,6 +48,7 @@ class Lorenz63(TimeProblem):
     beta: float = 8 / 3
 
     def __post_init__(self) -> None:
+        check_fields(self, type(self).__name__)
         if self.recover not in (("y",), ("z",), ("y", "z"), ("z", "y")):
             raise UsageError(f'recover must be a tuple of "y", "z" or both: got {self.recover!r}; try ("y",)')
         super().__post_init__()

@@ -12,12 +12,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
+from operformer.checking import as_device, checked
 from operformer.domain import Grid
 from operformer.domain.box import Bounds
 from operformer.domain.samples import Samples, concatenate
 from operformer.errors import UsageError
 from operformer.memory import require_memory
 from operformer.problems.symmetry import Symmetry
+from operformer.settings import check_count
 
 Boundary = Literal["open", "wall", "periodic"]
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)  # resolutions of an evaluation, as multiples of the training resolution
@@ -105,6 +107,7 @@ class Problem(ABC):
         """Samples on the grid `_solved_on`, which these streams of random numbers made, on another grid."""
         raise NotImplementedError
 
+    @checked
     def sample(
         self,
         count: int,
@@ -130,10 +133,15 @@ class Problem(ABC):
             The samples first, ..., first + count - 1.
         """
         check_draws(count, seed, first)
+        device = as_device(device)
+        if not dtype.is_floating_point:
+            raise UsageError(f"dtype must be torch.float32 or torch.float64: got {dtype}")
         grid = resolution if isinstance(resolution, Grid) else self.grid(resolution)
         check_inside(grid, self.bounds)
         grid = grid.to(device)
-        size = self.block[torch.device(device).type]
+        size = self.block.get(device.type)
+        if size is None:
+            raise UsageError(f"samples are solved on a CPU or a GPU: got the device {device}")
         if grid.weights.device.type == "cpu":
             need = 2 * count * (self.in_channels + self.out_channels) * grid.weights.numel() * dtype.itemsize
             require_memory(need, f"{count} samples on {grid}", "draw fewer, or keep them as a set on disk")
@@ -267,16 +275,14 @@ def stream(seed: int, index: int) -> np.random.Generator:
 
 def check_draws(count: int, seed: int, first: int) -> None:
     """Refuse what cannot be counted or seeded."""
-    if count < 1:
-        raise UsageError(f"count must be at least 1: got {count}")
+    check_count("count", count)
     check_seed("seed", seed)
-    if first < 0:
-        raise UsageError(f"first must not be negative: got {first}")
+    check_count("first", first, least=0)
 
 
 def check_seed(name: str, seed: int) -> None:
     """Refuse what is no seed."""
-    if not 0 <= seed < 2**32:
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise UsageError(f"{name} must be from 0 to 2^32 - 1: got {seed}")
 
 

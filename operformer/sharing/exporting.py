@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from operformer import __version__
+from operformer.checking import checked
 from operformer.domain.basis import Legendre
 from operformer.domain.grid import UniformKind, symbolic_grid
 from operformer.errors import ResourceError, UsageError
@@ -42,6 +43,7 @@ MOST = 2**16  # points of a patch along an axis, and functions in a batch
 TRACED_BATCH, TRACED = 3, (11, 13, 7)
 
 
+@checked
 def export(
     operator: Operator, path: str | Path, kind: UniformKind = "nodes", names: Sequence[Sequence[str]] = ()
 ) -> Path:

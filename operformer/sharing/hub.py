@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from operformer.checking import checked
 from operformer.errors import DataError, ResourceError, UsageError
 from operformer.operators.operator import Operator
 from operformer.operators.pretrained import load
@@ -22,6 +23,7 @@ CARD = "README.md"
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
+@checked
 def push_to_hub(
     operator: Operator | str | Path, name: str, private: bool = False, message: str = "Upload operator"
 ) -> str:
@@ -46,6 +48,7 @@ def push_to_hub(
         return address
 
 
+@checked
 def from_pretrained(name: str | Path, revision: str | None = None) -> Operator:
     """The operator of a folder, or of ``owner/name`` on the Hub, in evaluation mode, on the CPU.
 

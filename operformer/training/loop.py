@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from operformer.checking import checked
 from operformer.domain import Pairs, Samples
 from operformer.domain.samples import check_samples
 from operformer.errors import DivergedError, ResourceError, UsageError
@@ -54,6 +55,7 @@ from operformer.training.update import GraphedPass, Update
 __all__ = ["LOSSES", "Training", "check_device", "train"]
 
 
+@checked
 def train(
     operator: Operator,
     samples: Pairs | Sequence[Pairs],
@@ -85,10 +87,6 @@ def train(
         >>> operator = train(operator, samples[:10], samples[10:], Training(epochs=1, batch_size=5), "runs/example")
     """
     folder = Path(folder)
-    if not isinstance(settings, Training):
-        raise UsageError(f"settings must be a Training: got {settings!r}; try Training(epochs=20)")
-    if not isinstance(operator, Operator):
-        raise UsageError(f"operator must be an Operator, such as SpectralOperator(...): got {type(operator).__name__}")
     check_device(settings)
     levels = levels_of(samples)
     for kind, pairs in (*(("training", level) for level in levels), ("validation", validation)):

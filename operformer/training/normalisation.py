@@ -12,6 +12,8 @@ from operformer.operators import Operator
 
 def check_channels(operator: Operator, samples: Pairs, kind: str) -> None:
     """Refuse pairs that the operator does not map to each other; broadcasting would hide it."""
+    if samples.grid.dim != operator.dim:
+        raise UsageError(f"the operator has dimension {operator.dim}: got {kind} samples on {samples.grid}")
     given = samples.channels
     if given != (operator.in_channels, operator.out_channels):
         expected = f"{operator.in_channels} to {operator.out_channels}"

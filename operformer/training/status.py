@@ -170,7 +170,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     try:
         lines = [parse_json(line, LARGEST_NUMBER) for line in read_bytes(path, LARGEST_TEXT).splitlines()]
         for line in lines:
-            if not all(isinstance(value, int | float) for value in line.values()):
+            if not isinstance(line, dict) or not all(isinstance(value, int | float) for value in line.values()):
                 raise TypeError("a value is no number")
             if not all(name in line for name in ("epoch", "loss", "validation_error")):
                 raise KeyError("a value is missing")

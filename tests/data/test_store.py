@@ -105,7 +105,7 @@ def test_other_indices_are_refused(folder):
         with pytest.raises(UsageError, match="slice or a row of indices"):
             stored[index]
     for position in (23, -24, 10**12):
-        with pytest.raises(UsageError, match=f"holds 23 pairs: got the index {position}"):
+        with pytest.raises(UsageError, match=f"there are 23 samples: got the index {position}"):
             stored[torch.tensor([0, position, 1])]
 
 

@@ -222,7 +222,7 @@ def test_the_band_beyond_the_outermost_cells_is_not_negative():
         ({"alpha": 1.0}, "alpha must be between 0 and 1"),
         ({"delta": 1.0}, "delta must be from 0 to below 1"),
         ({"delta": -0.1}, "delta must be from 0 to below 1"),
-        ({"spread": "wide"}, 'spread must be "rms" or "constant"'),
+        ({"spread": "wide"}, "spread must be 'rms' or 'constant'"),
         (
             {"alpha": 0.05},
             "alpha=0.05 needs scores of at least 19 samples: got 17, half of which give the spread; 37 are",

@@ -108,8 +108,8 @@ def test_functions_on_points_of_their_own(make, monkeypatch):
         (lambda u: operformer.predict(tno(), u, Grid.uniform(7)), UsageError, "must have dimension 2"),
         (lambda u: operformer.predict(tno(), u[0]), UsageError, r"u must be \(count, 2, \*, \*\)"),
         (lambda u: operformer.predict(tno(), u[:0]), UsageError, "at least one sample"),
-        (lambda u: operformer.predict(tno(), u + 1j), UsageError, "real values"),
-        (lambda u: operformer.predict(tno(), [["a"]]), UsageError, "array of numbers"),
+        (lambda u: operformer.predict(tno(), u + 1j), UsageError, "array of real numbers"),
+        (lambda u: operformer.predict(tno(), [["a"]]), UsageError, "array of real numbers"),
         (lambda u: operformer.predict(tno(), u / (np.arange(3) - 1).reshape(3, 1, 1, 1)), DataError, "sample 1 of u"),
         (
             lambda u: operformer.predict(tno(), u, Grid.uniform((7, 11), [(0, 9), (-1, 1)])),

@@ -67,7 +67,7 @@ def test_it_is_kept_in_files(tmp_path):
 def test_what_makes_no_sense_is_refused():
     with pytest.raises(UsageError, match="the same number of channels in and out: got 2 in and 1 out"):
         Increment(FANO((2, 2), 2, 2, 1, **SIZE))
-    with pytest.raises(UsageError, match="Increment needs an operator: got str"):
+    with pytest.raises(UsageError, match="operator must be an Operator: got 'FANO'"):
         Increment("FANO")
     with pytest.raises(UsageError, match="in the processor's units"):
         carry_normalizers(Increment(KINDS["TNO"]()), object())

@@ -227,7 +227,8 @@ def test_fused_layers_decline_what_they_do_not_have(make, basis, monkeypatch):
     ("overlap", "message"),
     [
         (0.6, "overlap must be a part of a patch's side, from 0 to 0.5: got 0.6"), (-0.1, "from 0 to 0.5"),
-        (True, "from 0 to 0.5: got True"), ("wide", "from 0 to 0.5: got 'wide'"), (float("nan"), "from 0 to 0.5"),
+        (True, "a number, or an Overlap, or a Mapping: got True"), ("wide", "overlap must be a number"),
+        (float("nan"), "overlap must be finite"),
         ({"margin": 0.2, "continuation": "odd"}, "continuation"), ({"margins": 0.2}, "margin"),
     ],
 )  # fmt: skip

@@ -169,10 +169,10 @@ def test_scattered_points_approach_the_same_function():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("robin",), "boundary must be one of periodic, dirichlet, neumann: got 'robin'"),
+        (("robin",), "boundary must be 'periodic' or 'dirichlet' or 'neumann': got 'robin'"),
         (("periodic", 0.0), "epsilon and alpha must be positive"),
         (("periodic", 1e-3, -1.0), "epsilon and alpha must be positive"),
-        (("periodic", float("nan")), "epsilon and alpha must be positive"),
+        (("periodic", float("nan")), "epsilon must be finite"),
     ],
 )
 def test_wrong_settings_are_refused_in_one_line(arguments, message):

@@ -256,14 +256,6 @@ def test_resampling_is_of_second_order():
         assert errors[2] < (0.15 if kind == "scattered" else 0.05)
 
 
-def test_resampling_leaves_other_grids_alone():
-    plain = randomised(ViTNO((3, 2), 2, 1, 1, **SMALL), 6)
-    resampling = Resampled(plain)
-    for grid in (Grid.uniform((9, 8), kind="cells"), Grid.uniform((10, 9))):
-        u = noise(1, 1, *grid.shape)
-        assert torch.equal(plain(u, grid), resampling(u, grid))
-
-
 def test_waves_are_added_to_the_lifted_function_at_its_points(monkeypatch):
     """8 x 9 cells in 2 x 3 patches of 4 x 3: W (sin k pi x_j, cos k pi x_j) at the centres, one point at a time."""
     operator = randomised(ViTNO((2, 3), 2, 1, 1, **SMALL, waves=2), seed=6)

@@ -66,7 +66,7 @@ def test_variance_of_the_control(decay):
     [
         ({"n_terms": 0}, "n_terms must be at least 1: got 0; the paper has 10"),
         ({"z0": 0.0}, r"z0 must lie between 0 and pi, where sin\(z0\) > 0: got 0.0; try 1.0"),
-        ({"z0": float("nan")}, "got nan; try 1.0"),
+        ({"z0": float("nan")}, "z0 must be finite: got nan"),
     ],
 )
 def test_refuses(fields, message):

@@ -111,9 +111,9 @@ LARGE = Grid.uniform((5, 5), bounds=[(0.0, 2.1 * pi), (0.0, 1.0)])
 @pytest.mark.parametrize(
     ("problems", "arguments", "message"),
     [
-        (IN_TIME + IN_SPACE, {"count": 0}, "count must be at least 1: got 0"),
+        (IN_TIME + IN_SPACE, {"count": 0}, "count must be a whole number of at least 1: got 0"),
         (IN_TIME + IN_SPACE, {"seed": -1}, "seed must be from 0 to .*: got -1"),
-        (IN_TIME + IN_SPACE, {"first": -2}, "first must not be negative: got -2"),
+        (IN_TIME + IN_SPACE, {"first": -2}, "first must be a whole number of at least 0: got -2"),
         (IN_SPACE, {"resolution": 3}, "resolution must be at least 4: got 3; the paper has .*416"),
         (IN_SPACE, {"resolution": Grid.uniform((5,))}, "dimension 2: got 1"),
         (IN_SPACE, {"resolution": PLANE}, r"lie in .*: got \[-0.1, 1\]"),
@@ -186,7 +186,7 @@ def test_a_time_rounded_past_the_end_is_accepted():
 @pytest.mark.parametrize("horizon", [0.0, -1.0, float("inf"), float("nan")])
 @pytest.mark.parametrize("kind", [Lorenz63, ControlledODE])
 def test_horizon_must_be_positive_and_finite(kind, horizon):
-    with pytest.raises(UsageError, match=f"horizon must be positive and finite: got {horizon}; the paper has 2"):
+    with pytest.raises(UsageError, match=f"horizon must be .*finite: got {horizon}"):
         kind(horizon=horizon)
 
 

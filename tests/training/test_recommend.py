@@ -8,6 +8,7 @@ import torch
 from operformer import Grid, Samples, Training, recommend
 from operformer.errors import UsageError
 from operformer.training.features import measure
+from operformer.training.recommend import winner
 
 AMPLITUDES = torch.randn(40, 1, 5, generator=torch.Generator().manual_seed(0))
 
@@ -65,15 +66,20 @@ def test_a_later_state_is_told_from_another_function_and_slopes_from_metres():
     assert not measure(Samples(u, later, scattered)).has_slopes
 
 
-def test_a_shift_needs_kernels_with_a_direction():
-    """An even kernel commutes with reflections, a shift does not: the race has to see that."""
+@pytest.mark.parametrize(("errors", "expected"), [((0.6, 0.5, 0.9), 0), ((0.6, 0.5, 0.3), 2), ((0.6, 0.39, 0.4), 1)])
+def test_isotropic_kernels_are_given_up_for_much_smaller_errors_alone(errors, expected):
+    names = ("isotropic-cosine", "cosine", "fourier")
+    assert winner([({"basis": name}, Training()) for name in names], list(errors)) == expected
+    without = winner([({"basis": name}, Training()) for name in names[1:]], list(errors[1:]))
+    assert errors[1:][without] == min(errors[1:])
+
+
+def test_on_a_line_there_are_no_directions():
     grid = Grid.uniform(32, kind="periodic")
-    u = waves(grid, whole_sines)
-    chosen = recommend(Samples(u, waves(grid, whole_sines, 0.2), grid), minutes=0.2)
-    assert chosen.operator["basis"] == "fourier"
-    assert "wrappers" not in chosen.operator  # too far from u
+    chosen = recommend(Samples(waves(grid, whole_sines), waves(grid, whole_sines, 0.2), grid), minutes=0.02)
+    assert (chosen.operator["basis"], chosen.operator["n_modes"]) == ("fourier", [9])  # and half of 12 half waves again
+    assert "wrappers" not in chosen.operator  # z is too far from u
     assert len(str(chosen).splitlines()) == 4
-    assert chosen.make_operator().settings["n_modes"] == [9]  # half as many again as 12 half waves
 
 
 def test_what_the_user_says_is_not_chosen():

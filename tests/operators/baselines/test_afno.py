@@ -121,11 +121,11 @@ def test_it_is_bound_to_one_resolution_and_to_uniform_grids():
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"shape": 64}, "shape must be the number of points"),
+        ({"shape": 64}, "shape must be a list"),
         ({"shape": (64, 1)}, "shape must be the number of points"),
         ({"n_blocks": 3}, "n_blocks must divide hidden_channels"),
         ({"threshold": -1.0}, "threshold must not be negative"),
-        ({"threshold": float("nan")}, "threshold must not be negative"),
+        ({"threshold": float("nan")}, "threshold must be finite"),
     ],
 )
 def test_wrong_settings(change, complaint):

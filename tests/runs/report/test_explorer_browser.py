@@ -2,7 +2,6 @@
 
 import base64
 import io
-import math
 import re
 
 import matplotlib as mpl
@@ -304,13 +303,3 @@ def test_a_narrow_screen_is_not_overflown(visit, problem):
     assert all(box["left"] > 0 and box["right"] < 400 and box["width"] > 150 for box in boxes)
     table = page.get_by_role("region", name="Wide")
     assert table.evaluate("box => box.scrollWidth > box.clientWidth")
-
-
-def test_a_window_that_changes_its_width_keeps_the_curves_sharp(visit):
-    page = visit("#explore&problem=line")
-    width = "document.querySelector('.plot.truth canvas').width"
-    wide = page.evaluate(width)
-    page.set_viewport_size({"width": 500, "height": 900})
-    wait_until(page, f"{width} < 480")
-    assert math.isclose(page.evaluate(width), page.locator(".plot.truth .frame").bounding_box()["width"], abs_tol=1)
-    assert wide > 700
