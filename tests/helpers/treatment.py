@@ -118,7 +118,7 @@ PROMISES: Mapping[str, tuple[str, ...]] = {
 def _write_mine() -> None:
     x = np.linspace(0, 1, 32)
     u = np.random.default_rng(0).normal(size=(60, 1, 1)) * np.sin(6 * x[:, None] + x)
-    np.savez("mine.npz", u=u, z=u.cumsum(-1) / 32)
+    np.savez("mine.npz", u=u, z=u.cumsum(-1) / 32, x=x, y=x)
 
 
 def _write_new() -> None:
