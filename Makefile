@@ -38,7 +38,7 @@ test-pages: $(VENV)/installed-dev  ## build the site, and carry out what README,
 test-slow: $(VENV)/installed-dev   ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
 
-test-faults: $(VENV)/installed-dev ## kill, starve, mislead and overfeed the library, and count what comes through (25 minutes on two cores)
+test-faults: $(VENV)/installed-dev ## kill, starve, mislead and overfeed the library, and count what comes through
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'faults or not slow' $(FAULTS)
 
 orders: $(VENV)/installed-dev      ## the observed orders of convergence, and the same operator on different grids
