@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import pi
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from operformer.data.contents import POINTS, Contents, WeightsName, whole
 from operformer.domain import Grid, voronoi_weights
 from operformer.domain.box import GivenBounds, checked_bounds
-from operformer.domain.grid import UniformKind
+from operformer.domain.grid import Kind, UniformKind
 from operformer.errors import DataError, UsageError
 from operformer.text import shown
 
@@ -22,6 +23,45 @@ from operformer.text import shown
 RECOGNISED: tuple[UniformKind, ...] = ("nodes", "cells", "periodic")
 # What the coordinates along an axis are called.
 NAMES = ("{}-coordinate", "{}_coordinate", "{}_coord", "grid/{}", "coords/{}", "coordinates/{}", "grid_{}", "{}_grid")
+
+
+GRID_KIND = "grid_kind"  # an array of one number, where `operformer.write` says what grid it wrote
+
+
+def written_grid(contents: Contents) -> Grid | None:
+    """The grid that `operformer.write` noted, with its kind, bounds and weights; None in files of others."""
+    arrays, kinds = contents.arrays, get_args(Kind)
+    if GRID_KIND not in arrays or "bounds" not in arrays or tuple(arrays[GRID_KIND].shape) != (1,):
+        return None
+    number, bounds = whole(arrays[GRID_KIND])[0], whole(arrays["bounds"])
+    if number not in range(len(kinds)) or bounds.ndim != 2:
+        return None
+    kind = kinds[int(number)]
+    box = [(float(lower), float(upper)) for lower, upper in bounds] if bounds.shape[1] == 2 else []
+    names = [f"grid_{letter}" for letter in "xyz"[: len(box)]]
+    try:
+        if kind == "scattered":
+            points, weights = whole(arrays["points"]), torch.tensor(whole(arrays["weights"]))
+            equal = Grid.scattered(points, None, box)
+            return equal if torch.equal(equal.weights, weights) else Grid.scattered(points, weights, box)
+        if kind == "ragged":
+            counts = [int(n) for n in whole(arrays["counts"])]
+            rows = [
+                [torch.tensor(one[:n]) for one, n in zip(whole(arrays[name]), counts, strict=True)]
+                for name in ("points", "weights")
+            ]
+            return Grid.ragged(rows[0], rows[1], box)
+        axes = [whole(arrays[name]).reshape(-1) for name in names]
+        if kind == "rectilinear":
+            return Grid.rectilinear(*axes, bounds=box)
+        grid = Grid.uniform([len(axis) for axis in axes], box, kind)
+        known = [axis.numpy() for axis in grid.axes or ()]
+        is_same = all(
+            np.allclose(one, other, rtol=0, atol=1e-6 * np.ptp(box)) for one, other in zip(known, axes, strict=True)
+        )
+        return grid if is_same else None
+    except (KeyError, ValueError) as error:
+        raise DataError(f"{contents.path} says it holds a {kind} grid, and does not ({error})") from None
 
 
 def find_axes(contents: Contents, taken: set[str]) -> dict[str, np.ndarray]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,12 +17,13 @@ from torch import Tensor
 from operformer.checking import checked
 from operformer.data.array_files import open_mat, open_npy, open_npz
 from operformer.data.contents import Contents, WeightsName
+from operformer.data.coordinates import GRID_KIND
 from operformer.data.manifest import MANIFEST
 from operformer.data.options import Expected, Options
 from operformer.data.torch_files import is_torch, open_torch
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds, GivenBounds
-from operformer.domain.grid import UniformKind
+from operformer.domain.grid import Kind, UniformKind
 from operformer.errors import DataError, UsageError
 from operformer.files import write_bytes
 
@@ -193,7 +194,8 @@ def write(samples: Samples, path: str | Path, is_new: bool = False) -> None:
 
     It holds u and z (count, channels, *shape), bounds (d, 2), and grid_x, grid_y and grid_z of a tensor product or
     points (N, d) and weights (N,). A ragged grid has points (count, N, d), weights (count, N), zero where there is
-    no point, and counts (count,).
+    no point, and counts (count,). grid_kind (1,) is the position of the grid's kind in nodes, cells, periodic, left,
+    rectilinear, scattered, ragged; by it `read` gives back the same grid.
 
     Args:
         samples: The functions, on any grid.
@@ -210,7 +212,7 @@ def write(samples: Samples, path: str | Path, is_new: bool = False) -> None:
         arrays |= {"points": grid.points.numpy(), "weights": grid.weights.numpy()}
     else:
         arrays |= {"points": grid.points.numpy(), "weights": grid.weights[:, 0].numpy(), "counts": grid.counts}
-    arrays["bounds"] = grid.bounds
+    arrays |= {"bounds": grid.bounds, GRID_KIND: [get_args(Kind).index(grid.kind)]}
     content = io.BytesIO()
     if path.suffix in HDF5:
         import h5py

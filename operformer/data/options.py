@@ -18,6 +18,7 @@ from operformer.data.coordinates import (
     grid_of_axes,
     grid_of_many_points,
     grid_of_points,
+    written_grid,
 )
 from operformer.data.layout import (
     Field,
@@ -138,6 +139,10 @@ class Options:
 
     def _layouts_of(self, contents: Contents, arrays: dict[str, Array]) -> dict[str, Layout]:
         """The axes of every array, as its format says or as its shape leaves no choice."""
+        written = None if self.grid is not None or self.bounds is not None else written_grid(contents)
+        if written is not None and {*arrays} <= {"u", "z"}:
+            space = "n" if written.axes is None else "xyz"[: written.dim]
+            return dict.fromkeys(arrays, ("b", "c", *space))
         if all(name in contents.layouts for name in arrays):
             return {name: tuple(contents.layouts[name].split()) for name in arrays}
         shapes = {name: tuple(array.shape) for name, array in arrays.items()}
@@ -192,6 +197,10 @@ class Options:
             if self.grid.shape != shape:
                 raise DataError(f"{contents.path} has values of shape {shape}: the grid has {self.grid.shape}")
             return self.grid
+        if self.grid is None and self.bounds is None and self.layout is None:
+            written = written_grid(contents)
+            if written is not None and written.shape == shape:
+                return written
         if space == ("n",):
             points, many = find_points(contents, taken), find_many_points(contents, taken)
             if points is None and many is not None:
