@@ -25,7 +25,7 @@ from operformer.commands.predict import predict
 from operformer.commands.runs import demo, evaluate, report, status, train
 from operformer.commands.sharing import card, export, models
 from operformer.commands.trust import calibrate, certify
-from operformer.errors import OperformerError, TerminatedError
+from operformer.errors import OperformerError, OperformerWarning, TerminatedError
 from operformer.memory import set_limit
 from operformer.terminal import leave_closed_pipe, open_standard_streams
 from operformer.text import plain
@@ -63,8 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command; an error is one line on standard error and the documented exit code."""
+    """Run a command; an error is one line on standard error and the documented exit code, a warning one line."""
     open_standard_streams()
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", OperformerWarning)
+        _run(app, arguments)
+
+
+def _run(app: App, arguments: Sequence[str] | None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
@@ -102,7 +108,9 @@ def _tell_own(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
     """Warnings of this library in one line; those of others are about their inside, and not for who gives commands."""
-    if Path(filename).is_relative_to(Path(__file__).parent):
+    if issubclass(category, OperformerWarning):
+        _complain(f"warning: {message}", 0)
+    elif Path(filename).is_relative_to(Path(__file__).parent):
         _complain(" ".join(str(message).split()), 0)
 
 

@@ -15,6 +15,13 @@ class OperformerError(Exception):
         super().__init__(plain(" ".join(message.split())))  # it may hold names from files
 
 
+class OperformerWarning(UserWarning):
+    """Something that works and is likely not what was wanted; one line, like an error's message.
+
+    The command line prints it on standard error. ``warnings.simplefilter("error", OperformerWarning)`` makes it stop.
+    """
+
+
 class UsageError(OperformerError, ValueError):
     """A wrong argument, option, shape, dtype, device or grid."""
 

@@ -49,7 +49,9 @@ def test_train_evaluate_and_report(call, tmp_path):
     assert "epoch 2/2" in out
     assert "operformer evaluate mine" in out
     code, out, err = call("evaluate", "mine")
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert_one_line(err)  # a warning: two epochs do not learn gradients
+    assert "warning: the median relative H1 error is" in err
     run = read_run(tmp_path / "mine")
     for evaluation in run.evaluations:
         assert f"{evaluation.median:.2%}" in out
@@ -242,6 +244,6 @@ def test_a_training_that_is_stopped_goes_on_as_if_nothing_had_been(call, tmp_pat
 def test_evaluate_says_which_grids_it_leaves_out(call):
     patched = ["problem.name=Darcy", "problem.n_modes=8", "operator.name=ViTNO", "operator.n_patches=[4, 4]"]
     assert call(*TRAIN, *patched, "operator.n_modes=2", "training.epochs=1", "--out", "run")[0] == 0
-    code, out, err = call("evaluate", "run")
-    assert (code, err) == (0, "")
+    code, out, _ = call("evaluate", "run")
+    assert code == 0
     assert "left out, since the operator does not take these grids: 0.75x" in out  # 4 patches do not divide 6 cells

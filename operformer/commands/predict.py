@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from operformer.data.contents import WeightsName
     from operformer.domain import Grid
     from operformer.domain.grid import UniformKind
+    from operformer.evaluation.conformal import Calibration
     from operformer.operators import Operator
 
 
@@ -28,11 +29,13 @@ def predict(
     *,
     out: Path,
     resolution: Sizes = (),
+    points: Path | None = None,
     grid: Literal["nodes", "cells", "periodic", "left"] | None = None,
     bounds: Numbers = (),
     u: Names = (),
     layout: str | None = None,
     weights: Literal["voronoi", "equal"] | None = None,
+    analysis: Literal["quadrature", "least-squares"] | None = None,
     device: Literal["cpu", "cuda"] = "cpu",
     force: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -49,8 +52,9 @@ def predict(
         The file to write, .npz or .h5.
     resolution
         Points along each axis (one number for all, or one each) of a uniform grid of the same domain to predict on,
-        in place of the input's. A TNO attends to the input where it is known and is read at these points; for every
-        other operator the input is interpolated to them first.
+        in place of the input's.
+    points
+        A .csv, .npy or .npz file of points to predict at, in place of the input's.
     grid
         Where the values are known, if the file has no coordinates; the kind that the run was trained on if not given.
     bounds
@@ -62,6 +66,9 @@ def predict(
     weights
         Of scattered points whose file has no array weights: the volumes of their Voronoi cells, or all equal. If not
         given, what the run was trained with, else Voronoi.
+    analysis
+        How a FANO or a SpectralOperator finds coefficients at scattered points: by their weights, or by least squares,
+        which need fewer points. By weights if not given.
     device
         Where to compute.
     force
@@ -80,15 +87,36 @@ def predict(
         raise ResourceError('the device is "cuda", but no CUDA device was found; leave it out for the CPU')
     is_run = (run / "operator").is_dir()
     operator = load(run / "operator" if is_run else run).to(device)
+    if analysis is not None:
+        if not hasattr(operator, "analysis"):
+            raise UsageError(f"{operator.kind} finds no coefficients at scattered points; leave --analysis out")
+        operator.analysis = analysis  # type: ignore[assignment]  # it has one
     kind, trained_weights = _trained_with(run) if is_run else (None, None)
     options = {"layout": layout, "grid": grid, "bounds": box_of(bounds), "kind": kind}
     options |= {"weights": weights or trained_weights or "voronoi"}
     values, where = _inputs(inputs, operator, list(u) or None, options)
-    found = prediction.predict(operator, values, where, resolution=resolution or None)
-    write(found, out, is_new=not force)
-    there = f", predicted on {found.grid}" if resolution else ""
+    query = None if points is None else _at(points, operator, where)
+    found = prediction.predict(operator, values, where, resolution=resolution or None, query=query)
+    calibration = _calibration(run)
+    write(found, out, not force, {} if calibration is None else _band(calibration, found.grid))
+    there = f", predicted on {found.grid}" if resolution or points else ""
     console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
+    if calibration is not None:
+        from operformer.evaluation.conformal import sentences
+
+        for line in sentences(calibration, "z", "half_width"):
+            console.print(line, soft_wrap=True, highlight=False)
     console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
+
+
+def _at(path: Path, operator: Operator, where: Grid) -> Grid:
+    """The points of a file, in the domain of the inputs."""
+    import torch
+
+    from operformer.data.points import read_points
+    from operformer.domain import Grid
+
+    return Grid.scattered(torch.from_numpy(read_points(path, operator.dim)), bounds=where.bounds)
 
 
 def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[str, Any]) -> tuple[Tensor, Grid]:
@@ -104,6 +132,22 @@ def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[s
         return torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid
     refuse_unfinished(path)
     return read_inputs(path, operator, u, **options)
+
+
+def _calibration(run: Path) -> Calibration | None:
+    """That of a run that was calibrated."""
+    from operformer.runs.records import read_calibration
+
+    path = run / "calibration.json"
+    return read_calibration(path) if path.is_file() else None
+
+
+def _band(calibration: Calibration, grid: Grid) -> dict[str, Any]:
+    """What a file says of how far off z may be."""
+    numbers = {name: getattr(calibration, name) for name in ("alpha", "delta", "relative_error")}
+    if grid.counts is not None:
+        return numbers
+    return {"half_width": calibration.half_width(grid).numpy(), **numbers}
 
 
 def _trained_with(run: Path) -> tuple[UniformKind | None, WeightsName | None]:

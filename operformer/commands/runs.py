@@ -102,17 +102,23 @@ def status(run: Path) -> None:
     console.print(describe_training(run), soft_wrap=True)
 
 
-def evaluate(run: Path) -> None:
-    """Errors of a trained run at half to double its resolution and on irregular grids.
+def evaluate(run: Path, *, set: Path | None = None) -> None:
+    """Errors of a trained run at half to double its resolution and on irregular grids, or on another set.
 
     Parameters
     ----------
     run
         The folder of the run.
+    set
+        The folder of another set with truth at another resolution or on other points: errors there alone, which are
+        kept beside those that the run has.
     """
-    from operformer.runs import evaluate_run, read_run
-    from operformer.runs.report.tables import error_table, remarks
+    from operformer.runs import evaluate_on, evaluate_run, read_run
+    from operformer.runs.report.tables import error_table, remarks, set_table
 
+    if set is not None:
+        show(set_table(evaluate_on(run, set)))
+        return
     evaluate_run(run)
     done = read_run(run)
     show(error_table([done]))

@@ -11,11 +11,11 @@ from cyclopts import Parameter
 from operformer.commands.console import console, show
 
 if TYPE_CHECKING:
-    from operformer.evaluation.conformal import Coverage
-    from operformer.runs.report.tables import Table
-
+    from operformer.domain import Grid
+    from operformer.operators import Operator
 
 Sizes = Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative="")]
+Texts = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
 
 
 def certify(
@@ -23,6 +23,7 @@ def certify(
     *,
     inputs: Literal["smooth", "problem"] = "smooth",
     resolution: Sizes = (),
+    grid: Texts = (),
     kind: Literal["nodes", "periodic"] | None = None,
     samples: int = 3,
     seed: int = 0,
@@ -40,6 +41,9 @@ def certify(
     resolution
         Intervals along each axis, from whose half to whose fourfold (sixteenfold in 1-d) the grids reach; what
         resolves the operator's modes if not given.
+    grid
+        The grid that the operator is to be used on: points along each axis, a .csv, .npy or .npz file of points, or the
+        folder of a set. The verdict then names the error there.
     kind
         Uniform grids with both ends, or one period; what suits the operator if not given.
     samples
@@ -69,7 +73,8 @@ def certify(
         probes = problem_probes(experiment.problem, samples, data.seed, first=data.train + data.validation)
     else:
         raise UsageError(f"{run} is an operator without its problem; give the folder of its run, or --inputs smooth")
-    found = certificate.certify(operator, probes, resolution or None, kind=kind, seed=seed)
+    own = _own_grid(grid, operator, kind) if grid else None
+    found = certificate.certify(operator, probes, resolution or None, kind=kind, seed=seed, grid=own)
     for line in replace(found, weights=weights).lines():
         console.print(line, soft_wrap=True)
     return 0 if found.passed else 1
@@ -103,25 +108,30 @@ def calibrate(
         So many fresh samples of the problem's law to calibrate with; the validation samples, which also chose the epoch
         that is kept, if not given.
     """
+    from operformer.evaluation.conformal import sentences
     from operformer.runs import calibrate_run
-    from operformer.runs.report.tables import percent
+    from operformer.runs.report.tables import coverage_table
 
     found, coverages = calibrate_run(run, alpha, delta, spread, draws)
-    half = found.half_width(found.grid)
-    inside = "everywhere" if delta == 0 else f"on at least {1 - delta:.6g} of the domain"
-    console.print(f"with probability {1 - alpha:.6g}, from the scores of {found.count} samples:", soft_wrap=True)
-    widths = f"{float(half.min()):.3g} to {float(half.max()):.3g}"
-    console.print(f"  the truth is within {widths} of the prediction {inside}", soft_wrap=True)
-    console.print(f"  its relative L2 error is at most {percent(found.relative_error)}", soft_wrap=True)
-    show(_coverage_table(coverages))
+    for line in sentences(found):
+        console.print(line, soft_wrap=True)
+    show(coverage_table(coverages))
     console.print(f"calibrated: {run / 'calibration.json'}", soft_wrap=True)
 
 
-def _coverage_table(coverages: dict[str, Coverage]) -> Table:
-    from operformer.runs.report.tables import Table, grid_name
+def _own_grid(given: tuple[str, ...], operator: Operator, kind: Literal["nodes", "periodic"] | None) -> Grid:
+    """Sizes of a uniform grid, the points of a file, or the grid of a set."""
+    import torch
 
-    rows = tuple(
-        (grid_name(label), str(c.count), f"{c.functions:.1%}", f"{c.volume:.1%}", f"{c.relative_errors:.1%}")
-        for label, c in coverages.items()
-    )
-    return Table("Test samples that it holds for", ("grid", "samples", "band", "volume inside", "error"), rows)
+    from operformer.data.manifest import MANIFEST
+    from operformer.data.points import read_points
+    from operformer.data.store import open_pairs
+    from operformer.domain import Grid, voronoi_weights
+
+    if all(text.isdecimal() for text in given):
+        return Grid.uniform([int(text) for text in given], operator.bounds, kind or operator.usual_kind)
+    path = Path(given[0])
+    if (path / MANIFEST).is_file():
+        return open_pairs(path).grid
+    points = torch.from_numpy(read_points(path, operator.dim))
+    return Grid.scattered(points, voronoi_weights(points, operator.bounds), operator.bounds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -189,7 +189,7 @@ def read_inputs(
 
 
 @checked
-def write(samples: Samples, path: str | Path, is_new: bool = False) -> None:
+def write(samples: Samples, path: str | Path, is_new: bool = False, more: Mapping[str, Any] | None = None) -> None:
     """Write samples to a file that others read, and `read` too. The file appears in one step.
 
     It holds u and z (count, channels, *shape), bounds (d, 2), and grid_x, grid_y and grid_z of a tensor product or
@@ -201,6 +201,7 @@ def write(samples: Samples, path: str | Path, is_new: bool = False) -> None:
         samples: The functions, on any grid.
         path: The file; its suffix .npz, .h5 or .hdf5 says the format.
         is_new: Whether to refuse if the file is there, also if another process has just written it.
+        more: Other arrays and numbers to write beside them, by name.
     """
     path = Path(path)
     check_name(path)
@@ -213,6 +214,7 @@ def write(samples: Samples, path: str | Path, is_new: bool = False) -> None:
     else:
         arrays |= {"points": grid.points.numpy(), "weights": grid.weights[:, 0].numpy(), "counts": grid.counts}
     arrays |= {"bounds": grid.bounds, GRID_KIND: [get_args(Kind).index(grid.kind)]}
+    arrays |= more or {}
     content = io.BytesIO()
     if path.suffix in HDF5:
         import h5py

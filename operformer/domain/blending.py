@@ -27,6 +27,7 @@ from operformer.domain.transform import (
     along_axes,
     axis_matrices,
     gram_matrices,
+    make_synthesis,
     make_transform,
     on_each_patch,
 )
@@ -131,7 +132,7 @@ class Cover:
         left, right = torch.cat([-end, middles]), torch.cat([middles, end])
         length = 1 + 2 * r
         weights = (torch.minimum(right, first + length) - torch.maximum(left, first)).clamp(min=0) / length
-        window = _window(images, first + r, r, count, is_even)
+        window = window_of(images, first + r, r, count, is_even)
         if is_even:  # an image is the same point of D: it counts once
             none = torch.zeros_like(window[:, :n])
             window = torch.cat([none, window[:, n : 2 * n], none], 1)
@@ -160,7 +161,7 @@ def _counted(images: Tensor, first: Tensor, length: float, k: int) -> tuple[int,
     return tuple(found)
 
 
-def _window(t: Tensor, start: Tensor, r: float, count: int, is_even: bool) -> Tensor:
+def window_of(t: Tensor, start: Tensor, r: float, count: int, is_even: bool) -> Tensor:
     """chi_j(t) of the patches [start, start + 1]; with an even continuation it does not fall at the ends of D."""
     rising, falling = rise((t - start + r) / (2 * r)), rise((start + 1 + r - t) / (2 * r))
     if is_even:
@@ -236,7 +237,7 @@ def _scattered_cover(grid: Grid, counts: tuple[int, ...], overlap: Overlap) -> S
             twice = (lower < upper).nonzero()[:, 0]
             again = torch.cat([torch.arange(len(at), device=x.device), twice])
             at, number, chosen = at[again], torch.cat([upper, lower[twice]]), chosen[again]
-            chi = chi[again] * _window(at, number, r, count, is_even)
+            chi = chi[again] * window_of(at, number, r, count, is_even)
             x, owner, patch = x[chosen], owner[chosen], patch[chosen]
             x[:, k] = (at - number + r) / (1 + 2 * r)
         patch = patch * count + number.long()
@@ -340,7 +341,9 @@ class ScatteredBlend:
 AnyTransform = Transform | BlendedTransform | ScatteredBlend
 
 
-def transform_on(cover: AnyCover, basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> AnyTransform:
+def transform_on(
+    cover: AnyCover, basis: Basis, n_modes: tuple[int, ...], like: Tensor, by_least_squares: bool = False
+) -> AnyTransform:
     """Analysis and synthesis on patches, dilated ones or not, in the dtype and on the device of ``like``.
 
     Modes that the points of a patch do not resolve get the coefficient zero.
@@ -348,12 +351,49 @@ def transform_on(cover: AnyCover, basis: Basis, n_modes: tuple[int, ...], like: 
     if isinstance(cover, Cover):
         return _blended_transform(cover, basis, n_modes, like)
     if isinstance(cover, ScatteredCover):
-        inside = make_transform(cover.patches, basis, n_modes, cover.patches.weights)
+        inside = make_transform(cover.patches, basis, n_modes, cover.patches.weights, by_least_squares)
         analysis = _exact_for_constants(inside.analysis[0], cover.patches.weights)
         gram = None if inside.gram is None else (inside.gram[0].to(like),)
         inside = replace(inside, analysis=(analysis.to(like),), synthesis=(inside.synthesis[0].to(like),), gram=gram)
         return ScatteredBlend(cover, inside, cover.shares.unsqueeze(-1).to(like))
-    return make_transform(cover, basis, n_modes, like)
+    return make_transform(cover, basis, n_modes, like, by_least_squares)
+
+
+def read_on(
+    query: Grid, n_patches: tuple[int, ...], overlap: Overlap, basis: Basis, n_modes: tuple[int, ...], like: Tensor
+) -> tuple[AnyCover, AnyTransform]:
+    """Where the points of a query lie in patches, some of which may hold none, and synthesis there.
+
+    The bounds of the query are those of D; see `within`.
+    """
+    if overlap.margin == 0:
+        patches = make_patches(query, n_patches, may_be_empty=True)
+        return patches, make_synthesis(patches, basis, n_modes, like)
+    if query.axes is None:
+        cover = make_cover(query, n_patches, overlap)
+        return cover, transform_on(cover, basis, n_modes, like)
+    made = [
+        _axis_synthesis(query, k, count, overlap, basis, m)
+        for k, (count, m) in enumerate(zip(n_patches, n_modes, strict=True))
+    ]
+    synthesis = tuple(t.to(like).contiguous() for t in made)
+    return Cover(query, n_patches, overlap), BlendedTransform(n_patches, (), synthesis, None)
+
+
+def _axis_synthesis(query: Grid, k: int, count: int, overlap: Overlap, basis: Basis, n_modes: int) -> Tensor:
+    """sum_j chi_j F_j along one axis: (n, P size)."""
+    (lower, upper), axis = query.bounds[k], (query.axes or ())[k]
+    t = count * (axis - lower) / (upper - lower)
+    if count == 1:
+        return basis.synthesis(t.clamp(0, 1), n_modes)
+    r, is_even = overlap.margin, overlap.continuation == "even"
+    start = torch.arange(count, dtype=t.dtype, device=t.device).unsqueeze(1)
+    parts = []
+    for image in [t] if is_even else [t - count, t, t + count]:
+        window = window_of(image, start, r, count, is_even)
+        local = torch.where(window > 0, (image - start + r) / (1 + 2 * r), 0.5)
+        parts.append(basis.synthesis(local, n_modes) * window.unsqueeze(-1))
+    return sum(parts[1:], parts[0]).transpose(0, 1).flatten(1)
 
 
 def _blended_transform(cover: Cover, basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> BlendedTransform:

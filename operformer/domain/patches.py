@@ -125,22 +125,25 @@ class ScatteredPatches:
 Patches = TensorPatches | ScatteredPatches
 
 
-def make_patches(grid: Grid, n_patches: Sequence[int]) -> Patches:
-    """The partition of a grid's domain into ``n_patches`` along each axis."""
+def make_patches(grid: Grid, n_patches: Sequence[int], may_be_empty: bool = False) -> Patches:
+    """The partition of a grid's domain into ``n_patches`` along each axis.
+
+    Patches without points are refused unless they ``may_be_empty``, as where functions are read and not integrated.
+    """
     counts = tuple(n_patches)
     if len(counts) != grid.dim:
         raise UsageError(f"n_patches must have one number for each axis: got {counts} for dimension {grid.dim}")
     if grid.axes is None:
         return _scattered_patches(grid, counts)
-    axes = tuple(axis_patches(grid, k, count) for k, count in enumerate(counts))
+    axes = tuple(axis_patches(grid, k, count, may_be_empty) for k, count in enumerate(counts))
     return TensorPatches(counts, grid.shape, axes)
 
 
-def axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
+def axis_patches(grid: Grid, k: int, count: int, may_be_empty: bool = False) -> AxisPatches:
     """The points along one axis, patch by patch."""
     axis = grid.axes[k] if grid.axes is not None else grid.points[:, k]
     n, device = axis.shape[0], axis.device  # len would fix the size in an exported graph
-    if count > n:
+    if count > n and not may_be_empty:
         raise UsageError(f"axis {k} has {n} points for {count} patches; use at most {n} patches or a finer grid")
     if grid.kind in ("cells", "periodic") and n % count == 0:
         m = n // count
@@ -153,9 +156,9 @@ def axis_patches(grid: Grid, k: int, count: int) -> AxisPatches:
     lower, upper = grid.bounds[k]
     position = count * (axis - lower) / (upper - lower)
     if grid.is_uniform:
-        return _padded(position, [_ends(grid.kind, n, p, count) for p in range(count)], k)
+        return _padded(position, [_ends(grid.kind, n, p, count) for p in range(count)], k, may_be_empty)
     position, index = torch.sort(position)
-    made = _padded(position, _searched_ends(position, count), k)
+    made = _padded(position, _searched_ends(position, count), k, may_be_empty)
     return replace(made, members=index[made.members], places=made.places[:, torch.argsort(index)])
 
 
@@ -178,17 +181,18 @@ def _ends(kind: str, n: int, patch: int, count: int) -> tuple[int, int]:
     return first, min(last + 1, n)
 
 
-def _padded(position: Tensor, ends: list[tuple[int, int]], k: int) -> AxisPatches:
+def _padded(position: Tensor, ends: list[tuple[int, int]], k: int, may_be_empty: bool = False) -> AxisPatches:
     """Patches of the sorted positions in [0, count], from one end to the other, padded to the size of the largest."""
     count, widths = len(ends), [beyond - first for first, beyond in ends]
-    if min(widths) < 1:
+    if min(widths) < 1 and not may_be_empty:
         raise UsageError(
             f"patch {widths.index(min(widths))} of {count} along axis {k} holds no point; use fewer patches or a finer "
             "grid"
         )
     slots = torch.arange(max(widths), device=position.device)
     # Made row by row: a tensor made of a list would be copied from the CPU at every call.
-    chosen = torch.stack([first + slots.clamp(max=beyond - first - 1) for first, beyond in ends])
+    chosen = torch.stack([first + slots.clamp(max=max(0, beyond - first - 1)) for first, beyond in ends])
+    chosen = chosen.clamp(max=len(position) - 1) if may_be_empty else chosen
     real = torch.stack([slots < width for width in widths])
     is_last = torch.stack([slots == width - 1 for width in widths])
     patch = torch.arange(count, dtype=torch.float64, device=position.device)

@@ -97,14 +97,16 @@ def on_each_patch(
     return v.flatten(1, d)
 
 
-def make_transform(patches: Patches, basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> Transform:
+def make_transform(
+    patches: Patches, basis: Basis, n_modes: tuple[int, ...], like: Tensor, by_least_squares: bool = False
+) -> Transform:
     """Analysis and synthesis on the patches, in the dtype and on the device of ``like``.
 
     Modes that the points of a patch do not resolve get the coefficient zero. Analysed, they would be aliases of lower
-    modes.
+    modes. Of scattered points coefficients may be found ``by_least_squares`` in place of quadrature.
     """
     if isinstance(patches, ScatteredPatches):
-        return _scattered_transform(patches, basis, n_modes, like)
+        return _scattered_transform(patches, basis, n_modes, like, by_least_squares)
     analysis, synthesis, gram = [], [], []
     for axis, m in zip(patches.axes, n_modes, strict=True):
         there, back = axis_matrices(axis, basis, m)
@@ -114,6 +116,15 @@ def make_transform(patches: Patches, basis: Basis, n_modes: tuple[int, ...], lik
             gram.append(gram_matrices(back, axis.weights).to(like))
     is_shared = all(len(matrix) == 1 for matrix in analysis)
     return Transform(patches.n_patches, tuple(analysis), tuple(synthesis), tuple(gram) or None, is_shared)
+
+
+def make_synthesis(patches: Patches, basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> Transform:
+    """Synthesis alone: functions are read at the points of the patches, which need not resolve their modes."""
+    if isinstance(patches, ScatteredPatches):
+        functions = scattered_functions(patches, basis, n_modes).to(like)
+        return Transform((len(functions),), (), (functions,), None, is_shared=False)
+    matrices = tuple(basis.synthesis(axis.local, m).to(like) for axis, m in zip(patches.axes, n_modes, strict=True))
+    return Transform(patches.n_patches, (), matrices, None, all(len(matrix) == 1 for matrix in matrices))
 
 
 def axis_matrices(axis: AxisPatches, basis: Basis, n_modes: int) -> tuple[Tensor, Tensor]:
@@ -129,21 +140,38 @@ def axis_matrices(axis: AxisPatches, basis: Basis, n_modes: int) -> tuple[Tensor
     return (values * resolved).transpose(-1, -2), basis.synthesis(axis.local, n_modes)
 
 
-def _scattered_transform(patches: ScatteredPatches, basis: Basis, n_modes: tuple[int, ...], like: Tensor) -> Transform:
+def _scattered_transform(
+    patches: ScatteredPatches, basis: Basis, n_modes: tuple[int, ...], like: Tensor, by_least_squares: bool
+) -> Transform:
     d = len(n_modes)
-    per_mode = 2 if basis.has_pairs else 1
     limits = [basis.n_resolved(max(1, round(int(n) ** (1 / d)))) for n in patches.is_real.sum(-1)]
     limit = torch.tensor(limits, device=patches.local.device)[:, None, None]
     analysis: Tensor = patches.weights.unsqueeze(-1)
-    synthesis: Tensor = torch.ones_like(analysis)
     for k, m in enumerate(n_modes):
         x = patches.local[..., k]
-        resolved = torch.arange(basis.size(m), device=x.device) // per_mode < limit
+        resolved = torch.arange(basis.size(m), device=x.device) // (2 if basis.has_pairs else 1) < limit
         analysis = (analysis.unsqueeze(-1) * (basis.analysis(x, m) * resolved).unsqueeze(-2)).flatten(-2)
-        synthesis = (synthesis.unsqueeze(-1) * basis.synthesis(x, m).unsqueeze(-2)).flatten(-2)
+    synthesis = scattered_functions(patches, basis, n_modes)
     gram = None if basis.is_orthonormal else (gram_matrices(synthesis, patches.weights).to(like),)
-    there, back = analysis.transpose(-1, -2).to(like), synthesis.to(like)
-    return Transform((len(back),), (there,), (back,), gram, is_shared=False)
+    there = analysis.transpose(-1, -2)
+    if by_least_squares:
+        there = _solved(there, synthesis)
+    return Transform((len(synthesis),), (there.to(like),), (synthesis.to(like),), gram, is_shared=False)
+
+
+def scattered_functions(patches: ScatteredPatches, basis: Basis, n_modes: tuple[int, ...]) -> Tensor:
+    """The functions of a basis at the points of each patch: (P, M, sizes)."""
+    functions = torch.ones_like(patches.weights).unsqueeze(-1)
+    for k, m in enumerate(n_modes):
+        functions = (functions.unsqueeze(-1) * basis.synthesis(patches.local[..., k], m).unsqueeze(-2)).flatten(-2)
+    return functions
+
+
+def _solved(analysis: Tensor, synthesis: Tensor) -> Tensor:
+    """(A S)^-1 A on the functions that are analysed: the coefficients of the nearest function, by the weights."""
+    is_used = (analysis != 0).any(-1)
+    product = torch.where(is_used[:, :, None] & is_used[:, None, :], analysis @ synthesis, 0.0)
+    return torch.linalg.solve(product + torch.diag_embed((~is_used).to(product.dtype)), analysis)
 
 
 def gram_matrices(functions: Tensor, weights: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ The difference between any two grids may be as large as the quadrature explains,
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -20,7 +21,8 @@ from torch import Tensor
 from operformer.checking import checked
 from operformer.domain import Grid
 from operformer.domain.box import GivenBounds
-from operformer.errors import UsageError
+from operformer.domain.interpolation import interpolate
+from operformer.errors import OperformerWarning, UsageError
 from operformer.evaluation.loss import relative_l2
 from operformer.evaluation.nested_grids import GRADINGS, NestedGrids
 from operformer.evaluation.probes import Probes, SmoothProbes, resolution_for, smooth_probes
@@ -36,6 +38,7 @@ Verdict = Literal["passed", "failed", "skipped"]
 LEAST_ORDER = 0.75
 LARGEST_ORDER = 2.3  # that coarse grids are believed to have, if fine ones have more
 LEAST_ORDER_IRREGULAR = 0.3
+OWN = "own grid"  # the check on the grid that the user names
 REFINED = 0.1  # the largest difference between n points and more
 COARSENED = 0.3  # between n / 2 and more, three times that or more by the orders above, and on irregular grids
 UNIFORM_MULTIPLE = 1.5  # times what the quadrature explains: 1.1 was observed with smooth probes
@@ -77,6 +80,7 @@ class Certificate:
     grid: str
     points: tuple[str, str]  # of the coarsest and the finest uniform grid
     checks: tuple[Check, ...]
+    own: str | None = None  # the grid of the check "own grid"
     weights: str = ""  # the hash of the operator's, as `load_hashed` gives it; empty if it comes from no file
 
     @property
@@ -87,7 +91,7 @@ class Certificate:
     @property
     def difference(self) -> float:
         """The largest relative difference between any two grids that were compared."""
-        return max(check.error or 0.0 for check in self.checks)
+        return max(check.error or 0.0 for check in self.checks if check.name != OWN)
 
     def __getitem__(self, name: str) -> Check:
         return next(check for check in self.checks if check.name == name)
@@ -105,12 +109,16 @@ class Certificate:
         """Passed or not, how far apart the grids are, between which numbers of points, and what was not tested."""
         verdicts = [check.verdict for check in self.checks]
         counts = ", ".join(f"{verdicts.count(v)} {v}" for v in ("passed", "failed", "skipped") if v in verdicts)
+        there = ""
+        if self.own is not None:
+            error = self[OWN].error
+            there = f"; on {self.own} " + ("no output" if error is None else f"it is off by {100 * error:.2g} %")
         if not self.passed:
-            return f"certificate not passed: {counts}"
+            return f"certificate not passed: {counts}{there}"
         coarsest, finest = self.points
         return (
             f"certificate passed: {counts}; the same operator to {100 * self.difference:.2g} % from {coarsest} "
-            f"to {finest} points; not tested below {coarsest} nor above {finest}"
+            f"to {finest} points; not tested below {coarsest} nor above {finest}{there}"
         )
 
 
@@ -125,6 +133,7 @@ def certify(
     doublings: int | None = None,
     interpolates: bool | None = None,
     seed: int = 0,
+    grid: Grid | None = None,
 ) -> Certificate:
     """Is an operator the same map on every grid? Refine, coarsen, permute, rename and irregularise the grid.
 
@@ -142,6 +151,7 @@ def certify(
         interpolates: whether the operator reads irregular points by interpolation, which is another error than the
             quadrature's. Good value: not given, for an `Operator`; True for a callable that does so.
         seed: of the probes and of the scattered points.
+        grid: the grid that the operator is to be used on; the verdict names the error there.
 
     Returns:
         The certificate; ``certificate.lines()`` are its lines of text, the verdict last.
@@ -162,17 +172,22 @@ def certify(
     scattered = [
         [grids.scattered(level, generator) for _ in range(MESHES[len(grids.resolution)])] for level in (coarse, fine)
     ]
-    with torch.no_grad():
-        checks = (
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", OperformerWarning)  # its own grids are coarse on purpose
+        checks: tuple[Check, ...] = (
             *_uniform(asked),
             _permute(asked, grids.in_general_position(fine, generator), generator),
             _rename(asked, grids.graded(fine, GRADINGS[-1]), generator),
             _irregular(asked, "graded", graded),
             _irregular(asked, "scattered", scattered),
         )
+    if grid is not None:
+        with torch.no_grad():
+            checks = (*checks, _on_own(asked, grid))
     shown = getattr(operator, "module", operator)  # another library's model in its wrapper
     points = (_sizes(grids.uniform(-1)), _sizes(grids.finest))
-    return Certificate(type(shown).__name__, repr(grids.uniform(0)), points, checks)
+    own = None if grid is None else repr(grid)
+    return Certificate(type(shown).__name__, repr(grids.uniform(0)), points, checks, own)
 
 
 class _Refused(Exception):
@@ -351,6 +366,26 @@ def _irregular(asked: _Asked, name: str, meshes: list[list[Grid]]) -> Check:
         return Check(name, "passed", fine, None, wanted, limit=limit)
     order = log2(coarse / fine)
     return Check(name, _verdict(order >= LEAST_ORDER_IRREGULAR and fine <= limit), fine, order, wanted, limit=limit)
+
+
+def _on_own(asked: _Asked, grid: Grid) -> Check:
+    """The difference on a grid of the user's from the finest one, or from one that is finer still, read there."""
+    wanted = f"at most {REFINED:.0%}, on {grid}"
+    finest = asked.grids.finest
+    if grid.axes is not None:
+        sizes = [max(n, m) for n, m in zip(finest.shape, grid.shape, strict=True)]
+        finest = Grid.uniform(sizes, finest.bounds, asked.grids.kind)
+    try:
+        found, fine = asked.output(grid), asked.output(finest)
+        if isinstance(asked.operator, Operator) and asked.operator.takes_query and asked.operator.takes(finest):
+            u = asked.probes(finest).to(asked.like)
+            there = asked.operator(u, finest.to(u.device), grid.to(u.device)).double().cpu()
+        else:
+            there = interpolate(fine, finest, grid)
+    except _Refused as refusal:
+        return Check(OWN, "failed", None, None, wanted, str(refusal))
+    error = float(relative_l2(found, there, grid).max())
+    return Check(OWN, _verdict(error <= REFINED), error, None, wanted, limit=REFINED)
 
 
 def _verdict(has_passed: bool) -> Verdict:

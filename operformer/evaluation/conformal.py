@@ -76,6 +76,18 @@ class Calibration:
         return prediction - half, prediction + half
 
 
+def sentences(calibration: Calibration, prediction: str = "the prediction", width: str | None = None) -> list[str]:
+    """What a calibration promises, in two sentences."""
+    half = calibration.half_width(calibration.grid)
+    within = width or f"{float(half.min()):.3g} to {float(half.max()):.3g}"
+    inside = "everywhere" if calibration.delta == 0 else f"on at least {1 - calibration.delta:.6g} of the domain"
+    often = f"with probability {1 - calibration.alpha:.6g}"
+    return [
+        f"{often} the truth is within {within} of {prediction} {inside} ({calibration.count} scores)",
+        f"{often} its relative L2 error is at most {calibration.relative_error:.2%}",
+    ]
+
+
 @dataclass(frozen=True)
 class Coverage:
     """What a calibration says, counted on pairs it has not seen."""

@@ -14,14 +14,16 @@ from operformer.checking import checked
 from operformer.domain import Pairs, Samples
 from operformer.domain.samples import check_samples
 from operformer.errors import DivergedError
+from operformer.evaluation.cautions import rough_gradients, unlike_training, warn
 from operformer.evaluation.face_jumps import FaceJumps, JumpMean
 from operformer.evaluation.loss import LOSSES, LossName, relative_h1, relative_l2
 from operformer.evaluation.pictures import cut
 from operformer.evaluation.prediction import together
 from operformer.evaluation.spectra import ErrorSpectrum, SpectrumMean
 from operformer.evaluation.standard import Outputs
-from operformer.operators.operator import check_takes_functions, computes_in
+from operformer.operators.operator import Operator, check_takes_functions, computes_in
 
+OTHER_SET = "(set)"  # ends the label of a set that is not the run's own
 SHOWN = 64  # points along an axis of a picture
 
 
@@ -151,7 +153,11 @@ def evaluate(
     check_samples(samples, "test")
     check_takes_functions(operator)
     found = predictions(operator, samples)
-    return assess(found, samples, label, is_periodic, n_patches or partition(operator), outputs)
+    done = assess(found, samples, label, is_periodic, n_patches or partition(operator), outputs)
+    if isinstance(operator, Operator):
+        warn(unlike_training(operator, samples.u, samples.grid))
+    warn(rough_gradients(done.h1.median if done.h1 else None))
+    return done
 
 
 def assess(

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from operformer.checking import checked
-from operformer.domain import Grid, Samples
+from operformer.domain import Grid, Pairs, Samples
 from operformer.domain.box import Numbers, as_numbers
 from operformer.domain.interpolation import interpolate
+from operformer.domain.reading import beyond
 from operformer.domain.samples import pad
 from operformer.errors import DataError, DivergedError, UsageError
+from operformer.evaluation.cautions import unlike_training, warn
 from operformer.operators import Operator
 
 POINTS = 2**17  # of the samples that an operator is given at once: 0.5 GiB at width 128, and faster than more on a CPU
@@ -36,11 +38,13 @@ def predict(
         u: (count, in_channels, *shape), a tensor or an array. For a ragged grid a list, one (channels, N_i) per sample.
         grid: where u is known; equispaced nodes of the domain the operator was trained on if not given.
         resolution: points along each axis where z is wanted, if that is not the grid of u.
-        query: the points where z is wanted, in place of ``resolution``. A TNO attends to u where it is known and is
-            read at these points. Every other operator is applied to u interpolated to them.
+        query: the points where z is wanted, in place of ``resolution``. The operator is applied to u where it is known
+            and read at these points. FNO and AFNO, which have no other points than those of their grid, are applied to
+            u interpolated to them if they take them as a grid; otherwise their output is interpolated.
 
     Returns:
-        `Samples` with u, z and their grid, on the CPU.
+        `Samples` with u, z and their grid, on the CPU. Where u is known at scattered points that leave a part of the
+        box empty, such as the notch of an L, values there are NaN.
 
     Example:
         >>> operator = TNO(dim=1, in_channels=1, out_channels=1, hidden_channels=8, n_layers=1, n_heads=2)
@@ -60,9 +64,22 @@ def predict(
         chosen = slice(first, first + size)
         block, z = _apply(operator, given[chosen], grid.of_samples(chosen), there)
         _check_finite(z, first)
-        inputs.append(block)
-        outputs.append(z)
-    return Samples(torch.cat(inputs), torch.cat(outputs), (there or grid).to("cpu"))
+        inputs.append(block.cpu())
+        outputs.append(z.cpu())
+    warn(unlike_training(operator, given, grid))
+    u, z = torch.cat(inputs), torch.cat(outputs)
+    if there is not None and grid.kind == "scattered":
+        outside = beyond(grid, there)
+        warn(_outside(outside))
+        u, z = (values.masked_fill(outside, torch.nan) for values in (u, z))
+    return Samples(u, z, (there or grid).to("cpu"))
+
+
+def _outside(outside: Tensor) -> list[str]:
+    if not bool(outside.any()):
+        return []
+    count = f"{int(outside.sum())} of {outside.numel()}"
+    return [f"{count} points lie outside the domain that the scattered points stand for; their values are NaN"]
 
 
 def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:
@@ -82,17 +99,24 @@ def together(grid: Grid) -> int:
 
 @torch.no_grad()
 def _apply(operator: Operator, u: Tensor, grid: Grid, there: Grid | None) -> tuple[Tensor, Tensor]:
-    """u and z where z is wanted, of a few samples, on the CPU."""
+    """u and z where z is wanted, of a few samples."""
     u = u.to(operator.input_mean)
     grid = grid.to(u.device)
     wanted = None if there is None else there.to(u.device)
-    moved = u if wanted is None else interpolate(u, grid, wanted)
-    if wanted is not None and (operator.adds_input or not operator.is_pointwise):
-        return moved.cpu(), operator(moved, wanted).cpu()
     if grid.counts is not None and not operator.is_pointwise:
-        z = operator(u[..., : grid.counts[0]], grid.of_sample(0))
-        return moved.cpu(), pad([z[0]], grid).cpu()
-    return moved.cpu(), operator(u, grid, wanted).cpu()
+        one, alone = u[..., : grid.counts[0]], grid.of_sample(0)
+        z = _read(operator, one, alone, wanted)
+        return (u, pad([z[0]], grid)) if wanted is None else (interpolate(one, alone, wanted), z)
+    return u if wanted is None else interpolate(u, grid, wanted), _read(operator, u, grid, wanted)
+
+
+def _read(operator: Operator, u: Tensor, grid: Grid, wanted: Grid | None) -> Tensor:
+    """G(u) at the wanted points."""
+    if wanted is None or (operator.takes_query and operator.takes(grid)):
+        return operator(u, grid, wanted)
+    if operator.takes(wanted):
+        return operator(interpolate(u, grid, wanted), wanted)
+    return interpolate(operator(u, grid), grid, wanted)
 
 
 def _checked_grid(operator: Operator, u: Tensor, grid: Grid | None) -> Grid:
@@ -109,7 +133,24 @@ def _checked_grid(operator: Operator, u: Tensor, grid: Grid | None) -> Grid:
     broken = ~torch.isfinite(u).flatten(1).all(1)
     if bool(broken.any()):
         raise DataError(f"sample {int(broken.nonzero()[0])} of u holds values that are not finite; leave it out")
-    for k, (lower, upper) in enumerate(operator.bounds if grid.dim == operator.dim else ()):
+    if grid.dim == operator.dim:
+        check_domain(operator, grid)
+    return grid
+
+
+def check_fits(operator: Operator, pairs: Pairs) -> None:
+    """Refuse samples whose channels or domain are not the operator's."""
+    wanted = operator.in_channels, operator.out_channels
+    if pairs.channels != wanted or pairs.grid.dim != operator.dim:
+        found = f"{pairs.channels[0]} to {pairs.channels[1]} channels in dimension {pairs.grid.dim}"
+        own = f"{wanted[0]} to {wanted[1]} channels in dimension {operator.dim}"
+        raise UsageError(f"the operator maps {own}: got samples with {found}")
+    check_domain(operator, pairs.grid)
+
+
+def check_domain(operator: Operator, grid: Grid) -> None:
+    """Refuse points outside the box that the operator was trained on."""
+    for k, (lower, upper) in enumerate(operator.bounds):
         first, last = float(grid.points[..., k].min()), float(grid.points[..., k].max())
         slack = 1e-5 * (upper - lower)  # the domain is kept in the operator's precision
         if first < lower - slack or last > upper + slack:
@@ -117,7 +158,6 @@ def _checked_grid(operator: Operator, u: Tensor, grid: Grid | None) -> Grid:
                 f"axis {k} of the points reaches from {first:g} to {last:g}, and the operator was trained on "
                 f"[{lower:g}, {upper:g}]; scale the coordinates to it, or train on the larger domain"
             )
-    return grid
 
 
 def _check_finite(z: Tensor, first: int) -> None:

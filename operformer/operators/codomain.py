@@ -8,10 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
+from operformer.domain.interpolation import interpolate
 from operformer.domain.patches import Patches, make_patches
+from operformer.domain.reading import within
 from operformer.domain.transform import Transform, make_transform
 from operformer.errors import UsageError
 from operformer.operators.attention import check_heads
+from operformer.operators.composition import follow, summaries
 from operformer.operators.encoder import EncoderLayer, PointwiseHead, PointwiseLift, attention_of
 from operformer.operators.integral import (
     AnyBasis,
@@ -23,7 +26,7 @@ from operformer.operators.integral import (
     read_basis,
 )
 from operformer.operators.operator import Operator
-from operformer.operators.patched import refuse_query
+from operformer.operators.patched import lifted
 from operformer.operators.patched_attention import average_patches, rounded
 
 
@@ -72,13 +75,17 @@ class CodomainNO(Operator):
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
-        refuse_query(query, "CodomainNO")
         patches, transform = self.on(grid, lambda: self._on(grid))
-        x = self.position(grid)
-        v = patches.split(self.lift(u.flatten(2).transpose(1, 2), x).unflatten(1, grid.shape))
+        v = patches.split(lifted(self, self.lift, u, grid))
+        if query is not None:
+            there, reading = self._on(within(grid, query))
+            w = there.split(lifted(self, self.lift, interpolate(u, grid, query), query))
+            found, _ = summaries(self.layers, v, transform)
+            w = follow(self.layers, found, w, reading)
+            return self.head(there.join(w), self.position(query)).movedim(-1, 1)
         for layer in self.layers:
             v = layer(v, transform)
-        return self.head(patches.join(v), x).movedim(-1, 1)
+        return self.head(patches.join(v), self.position(grid)).movedim(-1, 1)
 
     def least_sizes(self, least: int) -> tuple[int, ...]:
         """Two points for each mode."""
@@ -116,6 +123,14 @@ class CodomainAttention(nn.Module):
         """(batch, 1, *points, channels) on one patch, which is D, -> the same; there is nothing else to attend to."""
         if source is not None:
             raise UsageError("codomain attention is between the channels of one function: leave source out")
+        return self.read(self.summary(v, transform), v, transform)
+
+    def read(self, coefficients: Tensor, v: Tensor, transform: Transform) -> Tensor:
+        """The function with these coefficients, at the points of ``transform``."""
+        return transform.synthesise(coefficients)
+
+    def summary(self, v: Tensor, transform: Transform) -> Tensor:
+        """The coefficients of all groups of channels: (batch, 1, sizes, channels)."""
         modes, batch = self.modes, len(v)
         coefficients = transform.analyse(v)[:, 0].unflatten(-1, (-1, self.token_channels))
         tokens = coefficients.transpose(1, 2).flatten(0, 1)
@@ -129,7 +144,7 @@ class CodomainAttention(nn.Module):
         merged = entries @ self.merge.weight.T
         merged[0] += self.merge.bias * self.spectrum.basis.one ** len(self.spectrum.n_modes)
         tokens = modes.scatter(merged).unflatten(0, (batch, -1))
-        return transform.synthesise(tokens.transpose(1, 2).flatten(-2).unsqueeze(1))
+        return tokens.transpose(1, 2).flatten(-2).unsqueeze(1)
 
     def _split(self, entries: Tensor, batch: int) -> Tensor:
         """(E, batch tokens, c) -> (batch, heads, tokens, E d_k)."""

@@ -68,6 +68,22 @@ def read(
     return join(v if is_inside else head(v, x))
 
 
+def summaries(layers: nn.ModuleList, v: Tensor, measure: Any) -> tuple[list[Tensor], Tensor]:
+    """What each layer's attention computes by integrals over D, which is all that other points need; and E_L v."""
+    found = []
+    for layer in layers:
+        found.append(layer.attention.summary(v, measure))  # type: ignore[union-attr, operator]
+        v = layer.updated(v, layer.attention.read(found[-1], v, measure))  # type: ignore[union-attr, operator]
+    return found, v
+
+
+def follow(layers: nn.ModuleList, found: list[Tensor], v: Tensor, measure: Any) -> Tensor:
+    """E_L at other points than those that the ``found`` summaries come from: v there goes through the same layers."""
+    for layer, summary in zip(layers, found, strict=True):
+        v = layer.updated(v, layer.attention.read(summary, v, measure))  # type: ignore[union-attr, operator]
+    return v
+
+
 def encode(layers: nn.ModuleList, v: Tensor, measure: Any, readout: nn.Linear | None = None) -> Tensor:
     """E_L: the layers one after the other, by the first backend that applies."""
     return compute(ENCODERS, Encoding(layers, v, measure, readout))

@@ -36,7 +36,11 @@ class EncoderLayer(nn.Module):
 
     def forward(self, v: Tensor, measure: Any, source: Tensor | None = None) -> Tensor:
         """The next v. ``measure`` is what the attention made of the grid, ``source`` what it attends to (None: v)."""
-        v = self.norm_1(self.skip_1(v) + self.attention(v, measure, source))
+        return self.updated(v, self.attention(v, measure, source))
+
+    def updated(self, v: Tensor, attended: Tensor) -> Tensor:
+        """The next v at each point, from what its attention is there."""
+        v = self.norm_1(self.skip_1(v) + attended)
         return self.norm_2(self.skip_2(v) + self.feed_forward(v))
 
 

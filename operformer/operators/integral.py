@@ -221,8 +221,12 @@ class FourierIntegralOperator(nn.Module):
 
     def forward(self, v: Tensor, transform: AnyTransform) -> Tensor:
         """(batch, P, *points, in_channels) -> (batch, P, *points, out_channels); from D to D where patches overlap."""
+        return transform.synthesise(self.image(v, transform))
+
+    def image(self, v: Tensor, transform: AnyTransform) -> Tensor:
+        """The coefficients of W v, by which it is known at all points: (batch, P, sizes, out_channels)."""
         mixed = self.mixing(self.coefficients(v, transform))
-        return transform.synthesise(self.modes.scatter(mixed).unflatten(0, (v.shape[0], -1)))
+        return self.modes.scatter(mixed).unflatten(0, (v.shape[0], -1))
 
     def coefficients(self, v: Tensor, transform: AnyTransform) -> Tensor:
         """Those of v: (E, batch P, in_channels)."""

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from operformer.domain import Grid
 from operformer.domain.basis import Basis, Cosine, Fourier, Sine
 from operformer.domain.patches import Patches, make_patches
-from operformer.domain.transform import Transform, make_transform
+from operformer.domain.reading import within
+from operformer.domain.transform import Transform, make_synthesis, make_transform
 from operformer.errors import UsageError
 from operformer.operators.integral import FourierIntegralOperator, Spectrum
 from operformer.operators.operator import PerGrid
@@ -120,6 +121,12 @@ def make_last(layers: tuple[LastLayer, ...], dim: int, channels: int) -> nn.Modu
     return nn.ModuleList(layer.make(dim, channels) for layer in layers)
 
 
+def _points(per_grid: PerGrid, grid: Grid, query: Grid) -> Patches:
+    """The points of a query in D as one patch, made once."""
+    make = lambda: make_patches(within(grid, query), (1,) * grid.dim)  # noqa: E731
+    return per_grid.get(query, f"read in {grid.bounds}", make)
+
+
 class SpectralResidualLayer(nn.Module):
     """z -> z + W z."""
 
@@ -133,6 +140,13 @@ class SpectralResidualLayer(nn.Module):
         """(batch, *shape, channels) -> the same."""
         patches, transform = self._per_grid.get(grid, (z.dtype, z.device), lambda: self._on(grid, z))
         return z + patches.join(self.operator(patches.split(z), transform))
+
+    def elsewhere(self, z: Tensor, grid: Grid, there: Tensor, query: Grid) -> Tensor:
+        """z + W z at the points of a query, from ``there``, z at them, and from z on the grid."""
+        patches, transform = self._per_grid.get(grid, (z.dtype, z.device), lambda: self._on(grid, z))
+        points = _points(self._per_grid, grid, query)
+        reading = make_synthesis(points, self.spectrum.basis, self.spectrum.n_modes, z)
+        return there + points.join(reading.synthesise(self.operator.image(patches.split(z), transform)))
 
     def _on(self, grid: Grid, z: Tensor) -> tuple[Patches, Transform]:
         patches = make_patches(grid, (1,) * grid.dim)
@@ -155,17 +169,27 @@ class SmoothingLayer(nn.Module):
         patches, transform, factors = self._per_grid.get(grid, (z.dtype, z.device), lambda: self._on(grid, z))
         return patches.join(transform.synthesise(transform.analyse(patches.split(z)) * factors))
 
+    def elsewhere(self, z: Tensor, grid: Grid, there: Tensor, query: Grid) -> Tensor:
+        """The same function at the points of a query, from z on the grid alone."""
+        patches, transform, factors = self._per_grid.get(grid, (z.dtype, z.device), lambda: self._on(grid, z))
+        basis, n_modes = _BASES[self.value.boundary], self._n_modes(grid)
+        points = _points(self._per_grid, grid, query)
+        reading = make_synthesis(points, basis, n_modes, z)
+        return points.join(reading.synthesise(transform.analyse(patches.split(z)) * factors))
+
     def _on(self, grid: Grid, z: Tensor) -> tuple[Patches, Transform, Tensor]:
-        basis = _BASES[self.value.boundary]
+        basis, n_modes = _BASES[self.value.boundary], self._n_modes(grid)
+        patches = make_patches(grid, (1,) * grid.dim)
+        transform = make_transform(patches, basis, n_modes, z)
+        return patches, transform, self._factors(basis, n_modes, grid, z.device).to(z.dtype).unsqueeze(-1)
+
+    def _n_modes(self, grid: Grid) -> tuple[int, ...]:
         if grid.axes is None:
             # Half as many as points along an axis: where points lie at random, more would be noise.
             per_axis = [max(2, round(grid.shape[0] ** (1 / grid.dim) / 2))] * grid.dim
         else:
             per_axis = list(grid.shape)
-        n_modes = tuple(basis.n_resolved(n) for n in per_axis)
-        patches = make_patches(grid, (1,) * grid.dim)
-        transform = make_transform(patches, basis, n_modes, z)
-        return patches, transform, self._factors(basis, n_modes, grid, z.device).to(z.dtype).unsqueeze(-1)
+        return tuple(_BASES[self.value.boundary].n_resolved(n) for n in per_axis)
 
     def _factors(self, basis: Basis, n_modes: tuple[int, ...], grid: Grid, device: torch.device) -> Tensor:
         """(1 + eps lambda_k)^-alpha in the order of flat coefficients; made on the device, which waits for no copy."""

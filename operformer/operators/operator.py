@@ -43,7 +43,8 @@ class Operator(nn.Module, ABC):
         n_layers: layers.
     """
 
-    is_pointwise: ClassVar[bool] = False  # between attentions: takes a query, and functions on points of their own
+    is_pointwise: ClassVar[bool] = False  # between attentions: takes functions on points of their own
+    takes_query: ClassVar[bool] = True  # its output is known at every point of D, not on the grid of u alone
     adds_input: ClassVar[bool] = False  # what is learned is z - u; see `Increment`
     usual_kind: ClassVar[Literal["nodes", "periodic"]] = (
         "nodes"  # of uniform grids: what suits it where nothing else is said
@@ -128,7 +129,8 @@ class Operator(nn.Module, ABC):
                 empty one. Values are not looked at: NaN or infinity gives NaN. `operformer.predict` refuses them.
             grid: where u is known; None is equispaced nodes of the domain the operator was trained on, the unit cube
                 if it was not trained. Keep the object: partitions and tables are made once per grid.
-            query: where z is wanted; None is the points of ``grid``.
+            query: where z is wanted, points inside the box of ``grid``; None is the points of ``grid``. Integrals are
+                taken on ``grid``; where a layer needs u itself, u is interpolated. The patches stay those of ``grid``.
 
         Returns:
             z (batch, out_channels, *shape), in physical units.
@@ -161,7 +163,12 @@ class Operator(nn.Module, ABC):
         """
         x = self.on(grid, lambda: grid.points.to(self.domain_lower.device), "points")
         x = x if grid.counts is not None else x.reshape(-1, self.dim)
-        return ((x - self.domain_lower.double()) / self.domain_extent.double()).to(self.domain_lower.dtype)
+        return self.placed(x)
+
+    def placed(self, points: Tensor) -> Tensor:
+        """Coordinates (..., d), the domain the operator was trained on mapped to [0, 1]^d, in its precision."""
+        units = (points - self.domain_lower.double()) / self.domain_extent.double()
+        return units.to(self.domain_lower.dtype)
 
     @property
     def description(self) -> dict[str, Any]:
@@ -291,6 +298,8 @@ class PerGrid:
 
     def get(self, grid: Grid, key: Hashable, make: Callable[[], T]) -> T:
         """``make()`` at the first call for this grid and key, the same object at all others."""
+        if torch.compiler.is_exporting() and key in self._made.get(grid, {}):
+            return self._made[grid][key]  # made before, so a constant of the graph
         # A compiler or an exporter traces what is made: nothing of that may outlive the trace.
         if torch.compiler.is_compiling() or grid.points.requires_grad:
             return make()

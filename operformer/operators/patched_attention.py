@@ -8,9 +8,11 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from operformer.domain.blended_reading import BlendedTranslates
 from operformer.domain.blending import AnyCover, AnyTransform, Cover, transform_on
 from operformer.domain.dilation import Dilation, make_dilation
 from operformer.domain.patches import TensorPatches
+from operformer.domain.reading import Translates
 from operformer.operators.attention import check_heads
 from operformer.operators.integral import ModeTables, Spectrum, make_mixing
 
@@ -24,8 +26,13 @@ def patched_attention(
     inner product is the quadrature with ``weights`` (M,), the volumes of the cells. Patches that are not ``is_present``
     (O,) are not attended to.
     """
-    scores = (query * weights.to(query).unsqueeze(-1)).flatten(-2) @ key.flatten(-2).transpose(-1, -2)
+    scores = patch_scores(query, key, weights)
     return average_patches(scores, value.flatten(-2), is_present).unflatten(-1, value.shape[-2:])
+
+
+def patch_scores(query: Tensor, key: Tensor, weights: Tensor) -> Tensor:
+    """<Q u(j), K v(k)>_{L2(D')}: functions on patches (..., P, M, d_k) and (..., O, M, d_k) -> (..., P, O)."""
+    return (query * weights.to(query).unsqueeze(-1)).flatten(-2) @ key.flatten(-2).transpose(-1, -2)
 
 
 def average_patches(scores: Tensor, value: Tensor, is_present: Tensor | None) -> Tensor:
@@ -103,12 +110,32 @@ class PatchedAttention(nn.Module):
     def forward(self, v: Tensor, measure: CommonPoints, source: Tensor | None = None) -> Tensor:
         """Attention of the patches of v to each other, or to those of ``source``, on points they have in common."""
         source = v if source is None else source
-        maps = ((self.query, v), (self.key, source), (self.value, source))
-        parts = [measure.cut(rounded(linear(t), self.average_dtype)) for linear, t in maps]
-        points = parts[0].shape[2:-1]
-        query, key, value = (self._split(t) for t in parts)
-        average = patched_attention(query, key, value, measure.weights)
-        return self.merge(measure.blend(average.permute(0, 2, 3, 1, 4).flatten(-2).unflatten(2, points)))
+        return self.read(self.summary(v, measure, source), source, measure)
+
+    def summary(self, v: Tensor, measure: CommonPoints, source: Tensor | None = None) -> Tensor:
+        """The scores of patches with each other (batch, heads, P, O), which is all that integrals over them tell."""
+        query, key = self.query(v), self.key(v if source is None else source)
+        query, key = (self._split(measure.cut(rounded(t, self.average_dtype))) for t in (query, key))
+        return patch_scores(query, key, measure.weights)
+
+    def read(self, scores: Tensor, v: Tensor, measure: CommonPoints | Translates) -> Tensor:
+        """What v gets from patches with these scores, at points that they have in common: v and the same."""
+        value = rounded(self.value(v), self.average_dtype)
+        if isinstance(measure, BlendedTranslates):
+            parts = [
+                chi.to(v) * self._average(scores[..., measure.rows(shift, v.device), :], measure.moved(value, shift))
+                for shift, chi in measure.shifts
+            ]
+            return self.merge(sum(parts[1:], parts[0]))
+        if isinstance(measure, Translates):
+            return self.merge(self._average(scores, value))
+        return self.merge(measure.blend(self._average(scores, measure.cut(value))))
+
+    def _average(self, scores: Tensor, value: Tensor) -> Tensor:
+        """sum_k p(k) V v(k): (batch, heads, P, O), (batch, O, *points, c) -> (batch, P, *points, c)."""
+        split = self._split(value)
+        average = average_patches(scores, split.flatten(-2), None).unflatten(-1, split.shape[-2:])
+        return average.permute(0, 2, 3, 1, 4).flatten(-2).unflatten(2, value.shape[2:-1])
 
     def _split(self, t: Tensor) -> Tensor:
         """(batch, P, *points, c) -> (batch, heads, P, M, d_k)."""
@@ -128,9 +155,9 @@ class SpectralMap(nn.Module):
         self.mixing = make_mixing(spectrum, channels, maps * channels)
         self.merge = nn.Linear(channels, channels)
 
-    def on(self, patches: AnyCover, like: Tensor) -> Coefficients:
+    def on(self, patches: AnyCover, like: Tensor, by_least_squares: bool = False) -> Coefficients:
         """What it needs of a partition, in the dtype and on the device of ``like``."""
-        transform = transform_on(patches, self.spectrum.basis, self.spectrum.n_modes, like)
+        transform = transform_on(patches, self.spectrum.basis, self.spectrum.n_modes, like, by_least_squares)
         return Coefficients(transform, patches.volume, patches.is_present)
 
     def forward(self, v: Tensor, measure: Coefficients, source: Tensor | None = None) -> Tensor:
@@ -138,10 +165,18 @@ class SpectralMap(nn.Module):
 
         Where patches overlap v is (batch, *shape, c), on D, and so is what they get, blended.
         """
+        return self.read(self.summary(v, measure, source), v, measure)
+
+    def summary(self, v: Tensor, measure: Coefficients, source: Tensor | None = None) -> Tensor:
+        """The coefficients of what each patch gets: (batch, P, sizes, c)."""
         merged = self.average(v, measure, source) @ self.merge.weight.T
         # A constant is the first function, at a fraction of the points' cost.
         merged[0] += self.merge.bias * self.spectrum.basis.one ** len(self.spectrum.n_modes)
-        return measure.transform.synthesise(self.modes.scatter(merged).unflatten(0, (v.shape[0], -1)))
+        return self.modes.scatter(merged).unflatten(0, (v.shape[0], -1))
+
+    def read(self, coefficients: Tensor, v: Tensor, measure: Coefficients) -> Tensor:
+        """The function with these coefficients, at the points of ``measure``."""
+        return measure.transform.synthesise(coefficients)
 
     def average(self, v: Tensor, measure: Coefficients, source: Tensor | None) -> Tensor:
         """Coefficients (E, batch P, c) of what is merged."""

@@ -8,16 +8,20 @@ import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
+from operformer.domain.blended_reading import blended_translates
 from operformer.domain.blending import AnyTransform, Cover, make_cover, transform_on
 from operformer.domain.patches import TensorPatches
+from operformer.domain.reading import Translates, translates, within
 from operformer.errors import UsageError
-from operformer.operators.composition import can_fuse, read
+from operformer.operators.composition import can_fuse, follow, read, summaries
 from operformer.operators.encoder import EncoderLayer, PointwiseHead, attention_of, make_waves
 from operformer.operators.fused_modes import has_tables, lifted
 from operformer.operators.integral import AnyBasis, FourierIntegralOperator, Isotropic, make_spectrum, read_basis
 from operformer.operators.last import Last, make_last, read_last
-from operformer.operators.patched import GivenOverlap, PatchedOperator, check_patches, read_overlap, refuse_query
+from operformer.operators.patched import GivenOverlap, PatchedOperator, check_patches, read_overlap
 from operformer.operators.patched_attention import CommonPoints, PatchedAttention
+
+MOST_TRANSLATES = 2**16  # latent points of a query that are held at once, all patches counted
 
 
 class ViTNO(PatchedOperator):
@@ -80,14 +84,42 @@ class ViTNO(PatchedOperator):
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
-        refuse_query(query, "ViTNO")
         patches, transform, points = self.on(grid, lambda: self._on(grid))
         x = self.position(grid).unflatten(0, grid.shape)
         u_in = torch.cat([u.movedim(1, -1), x.expand(u.shape[0], *x.shape)], -1)
-        v = self._lifted(patches.split(u_in), transform)
+        u_in = patches.split(u_in)
+        v = self._lifted(u_in, transform)
         if self.positions is not None:
             v = v + patches.split(self.positions(x).unsqueeze(0))
-        return self.finish(read(self.head, self.layers, v, points, x, patches.join), grid)
+        if query is None:
+            return self.finish(read(self.head, self.layers, v, points, x, patches.join), grid)
+        found, v = summaries(self.layers, v, points)
+        there = self._read(self.lift.image(u_in, transform), found, grid, query)
+        return self.finish(patches.join(self.head(v, x)), grid, query, there)
+
+    def _read(self, image: Tensor, found: list[Tensor], grid: Grid, query: Grid) -> Tensor:
+        """z at other points, from the coefficients of the lift and the scores of each layer: (batch, *shape, c).
+
+        A patch is a sum of all patches at the same local coordinates, so v goes through the layers at the points and at
+        their translates.
+        """
+        points, pieces, order = self.on(query, lambda: self._pieces(within(grid, query)), f"read in {grid.bounds}")
+        parts = []
+        for some in pieces:
+            v = some.synthesise(image, self.spectrum.basis, self.spectrum.n_modes)
+            if self.positions is not None:
+                v = v + self.positions(self.placed(some.points))
+            parts.append(self.head(follow(self.layers, found, v, some), v))
+        return points.join(torch.cat(parts, 2).index_select(2, order.to(image.device)))
+
+    def _pieces(self, query: Grid) -> tuple[Translates, list[Translates], Tensor]:
+        """The points of a query and their translates, in pieces that are small enough, and the order of the whole."""
+        if self.overlap.margin == 0:
+            points: Translates = translates(query, self.n_patches)
+        else:
+            points = blended_translates(query, self.n_patches, self.overlap)
+        chunks = points.chunks(MOST_TRANSLATES)
+        return points, [points.part(chosen) for chosen in chunks], torch.argsort(torch.cat(chunks))
 
     def _on(self, grid: Grid) -> tuple[TensorPatches | Cover, AnyTransform, CommonPoints]:
         patches = make_cover(grid, self.n_patches, self.overlap) if self.takes(grid) else None

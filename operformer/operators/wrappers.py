@@ -31,6 +31,12 @@ class Wrapper(Operator):
         except AttributeError:
             return getattr(super().__getattr__("operator"), name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("analysis", "sources"):  # settings of the operator inside that may change
+            setattr(self.operator, name, value)
+        else:
+            super().__setattr__(name, value)
+
     @property
     def wrappers(self) -> tuple[str, ...]:  # type: ignore[override]
         """The names of the wrappers, the innermost first."""
@@ -45,6 +51,11 @@ class Wrapper(Operator):
     def is_pointwise(self) -> bool:  # type: ignore[override]
         """As the operator inside."""
         return self.operator.is_pointwise
+
+    @property
+    def takes_query(self) -> bool:  # type: ignore[override]
+        """As the operator inside."""
+        return self.operator.takes_query
 
     @property
     def n_parameters(self) -> int:
@@ -96,10 +107,10 @@ class Increment(Wrapper):
             raise UsageError(f"Increment needs the same number of channels in and out: got {counts}")
 
     def forward(self, u: Tensor, grid: Grid | None = None, query: Grid | None = None) -> Tensor:
-        """u + G(u) on the points of the grid."""
+        """u + G(u) on the points of the grid, or on those of the query, u interpolated to them."""
+        change = self.operator(u, grid, query)
         if query is not None:
-            raise UsageError("Increment adds u where it is given: leave query= out")
-        change = self.operator(u, grid)
+            return interpolate(u, self._checked(u, grid), query) + change
         if grid is None or grid.counts is None:
             return u + change
         return (u + change).where(is_point(grid).to(u.device), 0.0)
@@ -117,12 +128,15 @@ class Resampled(Wrapper):
         self._per_grid = PerGrid()
 
     def forward(self, u: Tensor, grid: Grid | None = None, query: Grid | None = None) -> Tensor:
-        """z on the points of the grid."""
+        """z on the points of the grid, or on those of the query."""
         grid = self._checked(u, grid)
-        if query is not None or self.operator.takes(grid):
+        if self.operator.takes(grid):
             return self.operator(u, grid, query)
         there = self._per_grid.get(grid, u.device, lambda: self.operator.nearest(grid).to(u.device))
-        return interpolate(self.operator(interpolate(u, grid, there), there), there, grid)
+        moved = interpolate(u, grid, there)
+        if query is not None:
+            return self.operator(moved, there, query)
+        return interpolate(self.operator(moved, there), there, grid)
 
     def takes(self, grid: Grid) -> bool:
         """Every grid."""

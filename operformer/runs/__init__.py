@@ -4,7 +4,7 @@ from operformer.runs.experiment import Data, Experiment, find_experiment, parse
 from operformer.runs.folder import Run, is_evaluated, is_trained, read_experiment, read_run
 from operformer.runs.onward import continued, is_run
 from operformer.runs.recommended import is_set, recommended_experiment
-from operformer.runs.steps import calibrate_run, errors_on_tests, evaluate_run, train_run
+from operformer.runs.steps import calibrate_run, errors_on_tests, evaluate_on, evaluate_run, train_run
 from operformer.training.ranks import is_first
 from operformer.training.status import describe as describe_training
 
@@ -16,6 +16,7 @@ __all__ = [
     "continued",
     "describe_training",
     "errors_on_tests",
+    "evaluate_on",
     "evaluate_run",
     "find_experiment",
     "is_evaluated",

@@ -15,6 +15,7 @@ from typing import Any
 
 from operformer.domain import Pairs
 from operformer.errors import DataError, UsageError
+from operformer.evaluation.conformal import Calibration, Coverage
 from operformer.evaluation.errors import Evaluation
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.standard import Outputs
@@ -23,7 +24,14 @@ from operformer.operators import Operator
 from operformer.operators.pretrained import check_weights, load_hashed, weights_hash
 from operformer.runs.experiment import Experiment, parse
 from operformer.runs.provenance import note_seconds, read_provenance, read_seconds, write_provenance
-from operformer.runs.records import read_evaluations, read_outputs, read_rollout, write_outputs
+from operformer.runs.records import (
+    read_calibration,
+    read_coverages,
+    read_evaluations,
+    read_outputs,
+    read_rollout,
+    write_outputs,
+)
 from operformer.settings import differing
 from operformer.training.checkpoint import last_epoch
 from operformer.training.recipe import training_device
@@ -46,6 +54,8 @@ class Run:
     weights: str = ""  # the hash of those that there are, which the evaluation was made from
     is_hashed: bool = True  # whether the evaluation says so itself; those of earlier versions do not
     folder: str = ""  # its name, which is what its user calls the run
+    calibration: Calibration | None = None
+    coverages: Mapping[str, Coverage] = field(default_factory=dict)  # of the calibration, by grid
 
     @property
     def seconds(self) -> float:
@@ -72,10 +82,13 @@ def read_run(folder: Path) -> Run:
     check_weights(evaluations[0].weights, folder / "evaluation.json", weights, f"operformer evaluate {folder}")
     if rollout is not None:
         check_weights(rollout.weights, folder / "rollout.json", weights, f"operformer evaluate {folder}")
+    path = folder / "calibration.json"
+    calibrated = (read_calibration(path), read_coverages(path)) if lexists(path) else (None, {})
     metrics, clock, made = read_metrics(folder / "metrics.jsonl"), read_seconds(folder), read_provenance(folder)
     is_hashed, parameters = bool(evaluations[0].weights), operator.n_parameters
+    name = folder.resolve().name
     return Run(
-        experiment, parameters, metrics, evaluations, rollout, clock, made, weights, is_hashed, folder.resolve().name
+        experiment, parameters, metrics, evaluations, rollout, clock, made, weights, is_hashed, name, *calibrated
     )
 
 

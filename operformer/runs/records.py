@@ -26,7 +26,8 @@ from operformer.operators.pretrained import check_weights, weights_hash
 from operformer.settings import construct
 from operformer.values import LARGEST_NUMBER
 
-_LABEL = re.compile(r"\d{1,4}(\.\d{1,9})?x|[a-z-]{0,39}[a-wyz]")  # a multiple of the training grid, or a word
+# A multiple of the training grid, a word, or another set.
+_LABEL = re.compile(r"\d{1,4}(\.\d{1,9})?x|[a-z-]{0,39}[a-wyz]|[^\n]{1,255} \(set\)")
 
 
 def write_evaluations(evaluations: Sequence[Evaluation], path: Path) -> None:
@@ -180,6 +181,18 @@ def write_calibration(calibration: Calibration, coverages: Mapping[str, Coverage
     values = {name: getattr(calibration, name) for name in (*_NUMBERS, "count", "weights")}
     values |= {"coverage": {label: asdict(found) for label, found in coverages.items()}}
     write_json(path, values | {"grid": _grid_values(calibration.grid), "spread": calibration.spread.tolist()})
+
+
+def read_coverages(path: Path) -> dict[str, Coverage]:
+    """What a calibration's file counted on test pairs, by grid."""
+    values = read_json(path)
+    try:
+        return {
+            label: construct(Coverage, _complete(Coverage, found), "coverage")
+            for label, found in values["coverage"].items()
+        }
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise DataError(f"{path} is damaged ({error}); run: operformer calibrate {path.parent}") from None
 
 
 def read_calibration(path: Path) -> Calibration:

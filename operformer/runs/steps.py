@@ -17,12 +17,22 @@ from operformer.domain import Grid, Pairs, Samples
 from operformer.domain.interpolation import restrict
 from operformer.domain.samples import check_samples, split
 from operformer.errors import DataError, DivergedError, UsageError
+from operformer.evaluation.cautions import rough_gradients, warn
 from operformer.evaluation.conformal import Calibration, Coverage, SpreadName, calibrate, check_request, coverage
-from operformer.evaluation.errors import Evaluation, assess, partition, predictions, relative_errors
+from operformer.evaluation.errors import (
+    OTHER_SET,
+    Evaluation,
+    assess,
+    evaluate,
+    partition,
+    predictions,
+    relative_errors,
+)
+from operformer.evaluation.prediction import check_fits
 from operformer.evaluation.rollout import Rollout, study_rollout
 from operformer.files import held, refuse_links, remove
-from operformer.operators import Operator
-from operformer.operators.pretrained import load_hashed
+from operformer.operators import Operator, Resampled
+from operformer.operators.pretrained import check_weights, load_hashed
 from operformer.problems import describe
 from operformer.problems.problem import Draws
 from operformer.runs.experiment import Experiment
@@ -30,7 +40,7 @@ from operformer.runs.folder import occupy, outputs_of, read_experiment, refuse_a
 from operformer.runs.gallery import Gallery, show, write_gallery
 from operformer.runs.onward import first_weights
 from operformer.runs.provenance import note_seconds
-from operformer.runs.records import write_calibration, write_evaluations, write_rollout
+from operformer.runs.records import read_evaluations, write_calibration, write_evaluations, write_rollout
 from operformer.training.lock import FOLDERS, locked
 from operformer.training.loop import check_device, train
 from operformer.training.ranks import is_first
@@ -84,6 +94,9 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
         found = assess(prediction, samples, label, is_periodic, partition(operator), outputs)
         evaluations.append(replace(found, weights=weights))
         shown[label] = show(prediction, samples, torch.tensor(evaluations[-1].errors))
+        h1 = evaluations[-1].h1
+        if label == "1x" and h1 is not None:
+            warn(rough_gradients(h1.median))
     rolled = _roll_out(operator, experiment, device, draws)
     with held(folder, create=False):
         write_gallery(Gallery(shown, weights), folder / "gallery.npz")
@@ -94,6 +107,29 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
         note_seconds(folder, "evaluation", time.monotonic() - started)
         write_evaluations(evaluations, folder / "evaluation.json")
     return evaluations
+
+
+def evaluate_on(folder: Path, other: Path) -> Evaluation:
+    """Errors on another set, whose grid may be another one; a run that was evaluated keeps them beside its own.
+
+    An operator that does not take the grid is applied to u interpolated to the nearest one that it takes.
+    """
+    refuse_links(folder, FOLDERS)
+    experiment, operator, weights, device = _trained(folder)
+    pairs = open_pairs(other)
+    check_fits(operator, pairs)
+    samples = pairs.read().to(device)
+    operator = operator if operator.takes(samples.grid) else Resampled(operator)
+    is_periodic, label = experiment.problem.boundary == "periodic", f"{other.resolve().name} {OTHER_SET}"
+    found = evaluate(operator, samples, label, is_periodic, outputs=outputs_of(folder, operator))
+    found = replace(found, weights=weights)
+    path = folder / "evaluation.json"
+    if path.is_file():
+        kept = [one for one in read_evaluations(path) if one.label != label]
+        check_weights(kept[0].weights, path, weights, f"operformer evaluate {folder}")
+        with held(folder, create=False):
+            write_evaluations([*kept, found], path)
+    return found
 
 
 def calibrate_run(

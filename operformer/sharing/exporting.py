@@ -24,6 +24,7 @@ from torch.export import Dim, ExportedProgram
 
 from operformer import __version__
 from operformer.checking import checked
+from operformer.domain import Grid
 from operformer.domain.basis import Legendre
 from operformer.domain.grid import UniformKind, symbolic_grid
 from operformer.errors import ResourceError, UsageError
@@ -45,9 +46,15 @@ TRACED_BATCH, TRACED = 3, (11, 13, 7)
 
 @checked
 def export(
-    operator: Operator, path: str | Path, kind: UniformKind = "nodes", names: Sequence[Sequence[str]] = ()
+    operator: Operator,
+    path: str | Path,
+    kind: UniformKind = "nodes",
+    names: Sequence[Sequence[str]] = (),
+    query: Grid | None = None,
 ) -> Path:
     """Write u (batch, in_channels, *shape) -> z, on uniform grids of this kind in the operator's domain, as one file.
+
+    With a ``query`` z is on its points, which are part of the graph, for u of any size.
 
     ``path`` ends in .pt2 (`torch.export.load`) or .onnx (any ONNX runtime). Batch and sizes are free, patched operators
     take sizes that their patches divide, on nodes one more than these. Normalisation is part of the graph: physical
@@ -59,7 +66,7 @@ def export(
     if path.suffix not in writers:
         raise UsageError(f"an exported operator is a .pt2 or an .onnx file: got {path}")
     _refuse(operator, kind)
-    module = OnUniformGrids(operator, kind).eval()
+    module = OnUniformGrids(operator, kind, query).eval()
     module.names = [list(each) for each in names]
     write_bytes(path, writers[path.suffix](module))
     return path
@@ -68,15 +75,19 @@ def export(
 class OnUniformGrids(nn.Module):
     """z = operator(u) on the uniform grid of one kind that has the sizes of u: no argument but a tensor."""
 
-    def __init__(self, operator: Operator, kind: UniformKind) -> None:
+    def __init__(self, operator: Operator, kind: UniformKind, query: Grid | None = None) -> None:
         super().__init__()
         self.operator = deepcopy(operator).cpu()
-        self.bounds, self.kind = operator.bounds, kind
+        self.bounds, self.kind, self.query = operator.bounds, kind, query
         self.names: list[list[str]] = []  # of the channels of input and output, for who reads the file
+        if query is not None:  # what is made of its points is looked at now, and a constant of the graph
+            example = self.example()
+            with torch.no_grad():
+                self.operator(example, Grid.uniform(tuple(example.shape[2:]), self.bounds, kind), query)
 
     def forward(self, u: Tensor) -> Tensor:
         """(batch, in_channels, *shape) -> (batch, out_channels, *shape)."""
-        return self.operator(u, symbolic_grid(u.shape[2:], self.bounds, self.kind))
+        return self.operator(u, symbolic_grid(u.shape[2:], self.bounds, self.kind), self.query)
 
     def example(self) -> Tensor:
         """An input to make the graph with."""

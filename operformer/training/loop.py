@@ -21,6 +21,7 @@ from operformer.checking import checked
 from operformer.domain import Pairs, Samples
 from operformer.domain.samples import check_samples
 from operformer.errors import DivergedError, ResourceError, UsageError
+from operformer.evaluation.cautions import few_samples, modes_beyond, warn
 from operformer.evaluation.errors import relative_errors
 from operformer.evaluation.loss import LOSSES
 from operformer.files import GoneError, sweep
@@ -94,6 +95,7 @@ def train(
         check_channels(operator, pairs, kind)
     _check_fit(levels, settings, symmetries)
     ranks = Ranks(settings)
+    ranks.first(lambda: warn([*few_samples(len(levels[-1])), *modes_beyond(operator, levels[-1].grid)]))
     with ExitStack() as stack:
         ranks.first(lambda: stack.enter_context(_occupied(folder)))
         ranks.first(partial(keep_settings, folder, settings))

@@ -2,13 +2,16 @@
 
 import json
 import signal
+from statistics import median
 
+import numpy as np
 import pytest
 
-from operformer import load
+from operformer import Samples, evaluate, load
+from operformer.data.importing import store
 from operformer.evaluation.conformal import calibrate
 from operformer.problems import ControlledODE
-from operformer.runs import train_run
+from operformer.runs import read_run, train_run
 from operformer.runs.experiment import Data, Experiment
 from operformer.runs.records import read_calibration
 from operformer.training.loop import Training
@@ -55,6 +58,38 @@ def test_the_file_holds_what_python_finds(call, run, options, first, count):
     shares = [grid["functions"] for grid in counted.values()]
     assert min(shares) >= 0.65
     assert max(shares) - min(shares) <= 5 / 29
+
+
+def test_predictions_and_reports_carry_it_and_sets_of_others_are_evaluated(call, run, tmp_path):
+    assert call("calibrate", run)[0] == 0
+    found, others = read_calibration(run / "calibration.json"), PROBLEM.sample(7, 24, seed=5)
+    np.savez(tmp_path / "new.npz", u=others.u, x=others.grid.axes[0])
+    code, out, _ = call("predict", run, tmp_path / "new.npz", "--out", tmp_path / "z.npz")
+    assert code == 0
+    assert "the truth is within half_width of z on at least 0.95 of the domain" in out
+    with np.load(tmp_path / "z.npz") as written:
+        np.testing.assert_allclose(written["half_width"], found.half_width(others.grid))
+        assert (written["alpha"], written["relative_error"]) == (0.1, found.relative_error)
+    store(others, tmp_path / "box", "box", {"file": "none"})
+    code, out, err = call("evaluate", run, "--set", tmp_path / "box")
+    assert code == 0
+    assert err.startswith("operformer: warning: the median relative H1 error is 81%")
+    errors = evaluate(load(run / "operator"), others).errors
+    assert "box (set): 7 samples, 25 points" in out
+    assert f"{median(errors):.2%}" in out
+    assert not (run / "evaluation.json").exists()
+    assert call("evaluate", run)[0] == call("evaluate", run, "--set", tmp_path / "box")[0] == 0
+    kept = read_run(run).evaluations
+    assert [one.label for one in kept].count("box (set)") == 1
+    assert kept[-1].errors == pytest.approx(errors, rel=1e-3)
+    assert call("report", run)[0] == 0
+    page = (run / "report.html").read_text()
+    for text in ("box (set)", f"its relative L2 error is at most {found.relative_error:.2%}", "Test samples that it"):
+        assert text in page
+    store(Samples(others.u[:, [0, 0]], others.z, others.grid), tmp_path / "two", "two", {"file": "none"})
+    code, _, err = call("evaluate", run, "--set", tmp_path / "two")
+    assert code == 2
+    assert "maps 1 to 1 channels in dimension 1: got samples with 2 to 1 channels" in err
 
 
 def test_the_same_width_everywhere(call, run):

@@ -2,11 +2,14 @@
 
 import signal
 
+import numpy as np
 import pytest
 import torch
 
-from operformer import TNO, Transformer
+from operformer import TNO, Grid, SpectralOperator, Transformer, voronoi_weights
 from operformer.cli import main
+from operformer.evaluation.loss import relative_l2
+from operformer.evaluation.probes import smooth_probes
 from operformer.operators.pretrained import weights_hash
 from operformer.problems import ControlledODE
 from operformer.runs import train_run
@@ -57,6 +60,28 @@ def test_a_run_with_its_problems_draws(call, tmp_path):
         code, out, _ = call("run", "--inputs", inputs, "--resolution", 64, "--samples", 2)
         assert code == 0
         assert "65 points" in out
+
+
+def test_the_grid_that_it_is_used_on(call, tmp_path):
+    torch.manual_seed(0)
+    operator = SpectralOperator((6, 6), 1, 1, 6, n_layers=1, basis="cosine")
+    operator.save_pretrained("mine")
+    points = torch.rand(60, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    np.savetxt("sensors.csv", points.numpy(), delimiter=",")
+    code, out, err = call("mine", "--grid", 40, 44)
+    assert (code, err) == (0, "")
+    assert "on Grid(nodes, 40 x 44 points in [0, 1] x [0, 1]) it is off by 0." in out.splitlines()[-1]
+    code, out, err = call("mine", "--grid", "sensors.csv")
+    assert code == 1
+    assert "warning: 60 scattered points do not resolve 6 x 6 modes" in err
+    # By hand: the same functions, there and on a fine grid that is read there.
+    operator, grid = operator.double(), Grid.scattered(points, voronoi_weights(points))
+    fine, probes = Grid.uniform((97, 97)), smooth_probes(operator)
+    with torch.no_grad():
+        there = operator(probes(fine), fine, grid)
+        error = float(relative_l2(operator(probes(grid), grid), there, grid).max())
+    named = float(out.splitlines()[-1].split("it is off by ")[1].split(" %")[0])
+    assert named == pytest.approx(100 * error, rel=0.05)
 
 
 def test_wrong_usage_is_one_line(call):

@@ -1,4 +1,6 @@
 import json
+import re
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -6,7 +8,7 @@ import pytest
 import torch
 
 import operformer
-from operformer import TNO, Grid, voronoi_weights
+from operformer import TNO, Grid, SpectralOperator, voronoi_weights
 from operformer.data.importing import store
 from operformer.domain import Samples
 from operformer.domain.interpolation import interpolate
@@ -60,6 +62,46 @@ def test_at_another_resolution(call, operator, u):
         np.testing.assert_allclose(file["u"], moved, rtol=0, atol=1e-6)
 
 
+def test_at_points_of_a_file(call, operator, u):
+    points = np.random.default_rng(0).random((9, 2))
+    np.save("new.npy", u)
+    np.save("points.npy", points)
+    np.savez("points.npz", points=points, weights=np.ones(9))
+    lines = [",".join(map(repr, row)) for row in points.tolist()]
+    Path("points.csv").write_text("\n".join(["x, y", *lines, ""]))
+    expected = operator(torch.tensor(u)[:, None], Grid.uniform((7, 11)), query=Grid.scattered(points)).detach()
+    for name in ("points.npy", "points.npz", "points.csv"):
+        code, out, err = call("predict", "operator", "new.npy", "--points", name, "--out", "z.npz", "--force")
+        assert (code, err) == (0, "")
+        assert "predicted on Grid(scattered, 9 points" in out
+        with np.load("z.npz") as written:
+            np.testing.assert_allclose(written["z"], expected, rtol=0, atol=1e-6)
+            np.testing.assert_array_equal(written["points"], points)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("a.csv", "1, 2\n3\n", "line 2 of a.csv has 1 numbers, the first 2"),
+        ("a.csv", "x, y\n0.1, b\n", "line 2 of a.csv is no row of numbers"),
+        ("a.csv", "x, y\n", "holds no points"),
+        ("a.csv", "0.1, nan\n", "not finite, first in point 0"),
+        ("a.csv", "0.1\n0.2\n", r"must hold points \(N, 2\)"),
+        ("a.csv", "0.5, 0.5\n7, 0\n", "every point must lie inside"),
+        ("a.txt", "1, 2", "points are read from .csv, .npy and .npz"),
+        ("b.csv", None, "b.csv was not found"),
+    ],
+)
+def test_files_without_points_are_refused(call, operator, u, name, content, complaint):
+    np.save("new.npy", u)
+    if content is not None:
+        Path(name).write_text(content)
+    code, _, err = call("predict", "operator", "new.npy", "--points", name, "--out", "z.npz")
+    assert code in (2, 3)
+    assert err.count("\n") == 1
+    assert re.search(complaint, err)
+
+
 def test_scattered_points(call, operator):
     points = np.random.default_rng(0).random((29, 2))
     u = np.random.default_rng(1).normal(size=(3, 29)).astype(np.float32)
@@ -72,6 +114,24 @@ def test_scattered_points(call, operator):
     np.testing.assert_allclose(written["weights"].sum(), 1.0)
     assert call("predict", "operator", "new.npz", "--weights", "equal", "--out", "e.npz")[0] == 0
     assert np.abs(np.load("e.npz")["z"] - written["z"]).max() > 1e-6
+
+
+def test_coefficients_by_least_squares(call, operator):
+    torch.manual_seed(0)
+    made = SpectralOperator((3, 3), 1, 1, 4, n_layers=1, basis="cosine")
+    made.save_pretrained("modal")
+    points = np.random.default_rng(0).random((57, 2))
+    u = np.random.default_rng(1).normal(size=(3, 57)).astype(np.float32)
+    np.savez("new.npz", u=u, points=points)
+    fitted = ("new.npz", "--out", "z.npz", "--analysis", "least-squares")
+    assert call("predict", "modal", *fitted)[0] == 0
+    made.analysis = "least-squares"
+    expected = made(torch.tensor(u)[:, None], Grid.scattered(points, voronoi_weights(torch.tensor(points)))).detach()
+    with np.load("z.npz") as written:
+        np.testing.assert_allclose(written["z"], expected, rtol=0, atol=1e-6)
+    code, _, err = call("predict", "operator", *fitted, "--force")
+    assert code == 2
+    assert "TNO finds no coefficients at scattered points; leave --analysis out" in err
 
 
 def test_a_run_on_a_set_of_ones_own(call, tmp_path):

@@ -9,6 +9,7 @@ from operformer import FANO, TNO, Grid, pad, voronoi_weights
 from operformer.domain.interpolation import interpolate
 from operformer.errors import DataError, DivergedError, UsageError
 from operformer.evaluation import prediction
+from operformer.operators.baselines import AFNO
 
 BOXES = {1: [(0.0, 2.0)], 2: [(0.0, 2.0), (-1.0, 1.0)], 3: [(0.0, 2.0), (-1.0, 1.0), (0.0, 1.0)]}
 SHAPES = {1: (11,), 2: (7, 11), 3: (5, 7, 3)}
@@ -61,23 +62,28 @@ def test_without_a_grid_nodes_of_the_trained_domain_are_meant():
     torch.testing.assert_close(found.z, tno()(torch.tensor(u, dtype=torch.float64)).detach())
 
 
-def test_a_tno_attends_to_the_input_where_it_is_known():
+@pytest.mark.parametrize("make", [tno, fano])
+def test_operators_are_read_elsewhere(make):
     u, grid = values(3, 2, 7, 11), Grid.uniform((7, 11), BOXES[2], "cells")
     finer = Grid.uniform((13, 5), BOXES[2], "cells")
-    found = operformer.predict(tno(), u, grid, resolution=(13, 5))
+    found = operformer.predict(make(), u, grid, resolution=(13, 5))
     torch.testing.assert_close(found.grid.points, finer.points, rtol=0, atol=0)
-    torch.testing.assert_close(found.z, tno()(torch.tensor(u), grid, query=finer).detach(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.z, make()(torch.tensor(u), grid, query=finer).detach(), rtol=0, atol=1e-12)
     torch.testing.assert_close(found.u, interpolate(torch.tensor(u), grid, finer), rtol=0, atol=1e-12)
-    same = operformer.predict(tno(), u, grid, query=finer)
+    same = operformer.predict(make(), u, grid, query=finer)
     torch.testing.assert_close(same.z, found.z, rtol=0, atol=1e-12)
 
 
-def test_other_operators_are_applied_to_the_interpolated_input():
-    u, grid = values(3, 2, 8, 8), Grid.uniform((8, 8), BOXES[2], "periodic")
-    finer = Grid.uniform((16, 16), BOXES[2], "periodic")
-    found = operformer.predict(fano(), u, grid, resolution=16)
-    expected = fano()(interpolate(torch.tensor(u), grid, finer), finer)
-    torch.testing.assert_close(found.z, expected.detach(), rtol=0, atol=1e-12)
+def test_operators_of_one_grid_are_applied_where_they_can_be_and_interpolated_elsewhere():
+    torch.manual_seed(0)
+    operator = placed(AFNO((16, 16), 2, 1, 8, n_layers=1), 2)
+    grid, bound = Grid.uniform((8, 8), BOXES[2], "periodic"), Grid.uniform((16, 16), BOXES[2], "periodic")
+    u, points = torch.tensor(values(3, 2, 8, 8)), Grid.scattered(torch.rand(5, 2), bounds=BOXES[2])
+    there = interpolate(u, grid, bound)
+    expected = operator(there, bound).detach()
+    torch.testing.assert_close(operformer.predict(operator, u, grid, resolution=16).z, expected, rtol=0, atol=1e-12)
+    found = operformer.predict(operator, there, bound, query=points)
+    torch.testing.assert_close(found.z, interpolate(expected, bound, points), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("make", [tno, fano])
@@ -92,8 +98,7 @@ def test_functions_on_points_of_their_own(make, monkeypatch):
         torch.testing.assert_close(one, expected, rtol=0, atol=1e-10)
     at = operformer.predict(make(), u, grid, resolution=8)
     there = Grid.uniform((8, 8), BOXES[2])
-    moved = interpolate(u[1], grid.of_sample(1), there)[None]
-    expected = make()(moved, there) if make is fano else make()(u[1][None], grid.of_sample(1), query=there)
+    expected = make()(u[1][None], grid.of_sample(1), query=there)
     torch.testing.assert_close(at.z[1:2], expected.detach(), rtol=0, atol=1e-10)
 
 

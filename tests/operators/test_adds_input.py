@@ -71,5 +71,3 @@ def test_what_makes_no_sense_is_refused():
         Increment("FANO")
     with pytest.raises(UsageError, match="in the processor's units"):
         carry_normalizers(Increment(KINDS["TNO"]()), object())
-    with pytest.raises(UsageError, match="leave query= out"):
-        Increment(KINDS["TNO"]())(torch.randn(1, 2, *GRID.shape), GRID, Grid.uniform((3, 3)))

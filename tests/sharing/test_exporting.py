@@ -30,11 +30,11 @@ def on_a_box(operator):
     return operator.eval()
 
 
-def assert_same(graph, operator, kind, sizes):
+def assert_same(graph, operator, kind, sizes, query=None):
     for batch, shape in sizes:
         u = torch.randn(batch, 2, *shape)
         with torch.no_grad():
-            expected = operator(u, Grid.uniform(shape, BOX[: operator.dim], kind))
+            expected = operator(u, Grid.uniform(shape, BOX[: operator.dim], kind), query)
         torch.testing.assert_close(graph(u), expected, atol=1e-5, rtol=1e-5)
 
 
@@ -109,6 +109,25 @@ def test_patched_operators_are_the_same_in_torch_export(tmp_path, make, n_patche
     if n_patches[0] > 1:
         with pytest.raises((AssertionError, RuntimeError)):
             graph(torch.zeros(1, 2, *(11, 6)[:d]))  # neither eleven points nor ten intervals make three patches
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "settings", "suffix"),
+    [
+        (FANO, "cells", {"last": (2, "neumann"), "overlap": 0.25}, ".onnx"),
+        pytest.param(FANO, "nodes", {"last": "dirichlet"}, ".pt2", marks=pytest.mark.slow),
+        pytest.param(ViTNO, "cells", {"overlap": 0.25, "basis": "cosine"}, ".onnx", marks=pytest.mark.slow),
+        pytest.param(ViTNO, "periodic", {"last": 2}, ".pt2", marks=pytest.mark.slow),
+    ],
+)
+def test_points_are_part_of_the_graph(tmp_path, make, kind, settings, suffix):
+    torch.manual_seed(6)
+    operator, points = on_a_box(make((3,), 3, **SMALL, **settings)), torch.linspace(-0.9, 1.0, 7)[:, None]
+    query = Grid.scattered(points, bounds=BOX[:1])
+    path = export(operator, tmp_path / f"read{suffix}", kind, query=query)
+    graph = run_onnx(path) if suffix == ".onnx" else torch.export.load(path).module()
+    sizes = [(1, (39 + (kind == "nodes"),)), (2, (9 + (kind == "nodes"),))]
+    assert_same(graph, operator, kind, sizes, query)
 
 
 def test_the_operator_is_left_as_it_was(tmp_path):

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from operformer.domain import Grid
+from operformer.domain.interpolation import interpolate
 from operformer.operators.attention import check_heads
 from operformer.operators.encoder import PointwiseHead, PointwiseLift, two_layers
 from operformer.operators.operator import Operator
-from operformer.operators.patched import refuse_query
 
 
 class GalerkinTransformer(Operator):
@@ -40,12 +40,17 @@ class GalerkinTransformer(Operator):
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
         """The operator in normalised units; see `Operator.forward`."""
-        refuse_query(query, "GalerkinTransformer")
         x = self.position(grid)
         v = self.lift(u.flatten(2).transpose(1, 2), x)
+        if query is None:
+            for layer in self.layers:
+                v = layer(v, x)
+            return self.head(v, x).transpose(1, 2).unflatten(-1, grid.shape)
+        y = self.position(query)
+        there = self.lift(interpolate(u, grid, query).flatten(2).transpose(1, 2), y)
         for layer in self.layers:
-            v = layer(v, x)
-        return self.head(v, x).transpose(1, 2).unflatten(-1, grid.shape)
+            there, v = layer(there, y, (v, x)), layer(v, x)
+        return self.head(there, y).transpose(1, 2).unflatten(-1, query.shape)
 
 
 class GalerkinLayer(nn.Module):
@@ -56,9 +61,9 @@ class GalerkinLayer(nn.Module):
         self.attention = FourierTypeAttention(channels, n_heads, dim)
         self.feed_forward = two_layers(channels, channels, channels)
 
-    def forward(self, v: Tensor, x: Tensor) -> Tensor:
-        """(batch, n, channels), (n, d) -> (batch, n, channels)."""
-        v = v + self.attention(v, x)
+    def forward(self, v: Tensor, x: Tensor, source: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """(batch, n, channels), (n, d) -> (batch, n, channels); ``source`` is what is attended to, v and x if None."""
+        v = v + self.attention(v, x, source)
         return v + self.feed_forward(v)
 
 
@@ -77,15 +82,17 @@ class FourierTypeAttention(nn.Module):
         self.norm_key = nn.ModuleList(nn.LayerNorm(size) for _ in range(n_heads))
         self.merge = nn.Linear(channels + n_heads * dim, channels)
 
-    def forward(self, v: Tensor, x: Tensor) -> Tensor:
-        """(batch, n, channels), (n, d) -> (batch, n, channels)."""
-        query, key, value = (f(v).chunk(self.n_heads, -1) for f in (self.query, self.key, self.value))
-        there = x.expand(len(v), *x.shape)
+    def forward(self, v: Tensor, x: Tensor, source: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """(batch, n, channels), (n, d) -> (batch, n, channels); ``source`` is what is attended to, v and x if None."""
+        w, y = (v, x) if source is None else source
+        queries, keys, values = (f.chunk(self.n_heads, -1) for f in (self.query(v), self.key(w), self.value(w)))
+        here, there = x.expand(len(v), *x.shape), y.expand(len(w), *y.shape)
         heads = []
-        for h in range(self.n_heads):
-            q = torch.cat([there, self.norm_query[h](query[h])], -1)
-            k = torch.cat([there, self.norm_key[h](key[h])], -1)
-            heads.append(q @ (k.transpose(1, 2) @ torch.cat([there, value[h]], -1) / v.shape[1]))
+        for query, key, value, norm_query, norm_key in zip(
+            queries, keys, values, self.norm_query, self.norm_key, strict=True
+        ):
+            q, k = torch.cat([here, norm_query(query)], -1), torch.cat([there, norm_key(key)], -1)
+            heads.append(q @ (k.transpose(1, 2) @ torch.cat([there, value], -1) / w.shape[1]))
         return self.merge(torch.cat(heads, -1))
 
 

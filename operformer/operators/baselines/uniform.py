@@ -8,13 +8,13 @@ from torch import Tensor
 from operformer.domain import Grid
 from operformer.errors import UsageError
 from operformer.operators.operator import Operator
-from operformer.operators.patched import refuse_query
 
 
 class UniformOperator(Operator):
     """An operator for uniform grids alone, which takes the FFT of all points as if they were one period."""
 
     usual_kind = "periodic"
+    takes_query = False
 
     def takes(self, grid: Grid) -> bool:
         """Whether the points are equispaced."""
@@ -27,7 +27,9 @@ class UniformOperator(Operator):
 
 def check_uniform(name: str, grid: Grid, query: Grid | None) -> None:
     """Refuse points that are not equispaced, and output elsewhere than on them."""
-    refuse_query(query, name)
+    if query is not None:
+        remedy = "leave query= out and interpolate the output, as predict(query=) does, or use a TNO or a FANO"
+        raise UsageError(f"{name} has no output but on the grid of its input: {remedy}")
     if not grid.is_uniform:
         raise UsageError(f"{name} takes uniform grids only, its FFT knows no others: got {grid}; use a TNO or a FANO")
 

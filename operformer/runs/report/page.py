@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from operformer import __version__
 from operformer.errors import UsageError
+from operformer.evaluation.conformal import sentences as promises
 from operformer.files import write_bytes
 from operformer.runs.folder import Run
 from operformer.runs.report.explorer import Exhibit, explorer_data
@@ -27,6 +28,7 @@ from operformer.runs.report.figures import (
 )
 from operformer.runs.report.tables import (
     UNKNOWN_WEIGHTS,
+    coverage_table,
     error_table,
     grid_name,
     multiple,
@@ -61,6 +63,11 @@ def write_page(runs: Sequence[Run], path: Path, exhibits: Sequence[Exhibit] = ()
         "summary": summary(runs),
         "errors": error_table(runs),
         "settings": settings_table(runs),
+        "coverages": [
+            (name, coverage_table(run.coverages))
+            for run, name in zip(runs, run_names(runs), strict=True)
+            if run.coverages
+        ],
         "pictures": _pictures(runs),
     }
     write_bytes(path, render("page.html", values, exhibits).encode())
@@ -86,7 +93,7 @@ def picture(figure: Figure, caption: str) -> Picture:
 
 
 def summary(runs: Sequence[Run]) -> list[str]:
-    """What came out, one sentence for each run."""
+    """What came out: one sentence for each run, and what its calibration promises."""
     sentences = []
     for run, name in zip(runs, run_names(runs), strict=True):
         trained = run.evaluation("1x").median
@@ -99,6 +106,8 @@ def summary(runs: Sequence[Run]) -> list[str]:
         irregular = [e for e in run.evaluations if trained and not e.label.endswith("x")]
         rest = "; ".join(f"{multiple(e.median, trained)} times on the {e.label} grid" for e in irregular)
         sentences.append(f"{sentence}; {rest}." if rest else f"{sentence}.")
+        if run.calibration is not None:
+            sentences += [f"{_capitalised(promise)}." for promise in promises(run.calibration)]
         if not run.is_hashed:
             sentences.append(f"{_capitalised(name)}: {UNKNOWN_WEIGHTS}.")
     return sentences

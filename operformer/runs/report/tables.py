@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from operformer.evaluation.conformal import Coverage
+from operformer.evaluation.errors import OTHER_SET, Evaluation
 from operformer.runs.folder import Run
 from operformer.text import markdown, plain
 
@@ -70,6 +72,8 @@ def error_table(runs: Sequence[Run]) -> Table:
     rows = []
     for evaluation in runs[0].evaluations:
         for number, (run, name) in enumerate(zip(runs, run_names(runs), strict=True)):
+            if evaluation.label not in {one.label for one in run.evaluations} and evaluation.label.endswith(OTHER_SET):
+                continue
             there = run.evaluation(evaluation.label)
             ratio = multiple(there.median, run.evaluation("1x").median)
             figures = [percent(there.median), percent(there.mean), percent(there.worst), ratio]
@@ -78,6 +82,23 @@ def error_table(runs: Sequence[Run]) -> Table:
             where = (grid_name(evaluation.label), str(evaluation.points)) if number == 0 else ("", "")
             rows.append((*where, name, *figures))
     return Table(f"Relative L2 {'and H1 ' * has_h1}error on test samples", header, tuple(rows))
+
+
+def set_table(found: Evaluation) -> Table:
+    """The errors on one set."""
+    rows = [("L2", found.l2), ("L2, standardised", found.standardised), ("H1", found.h1)]
+    cells = [(name, *(percent(e) for e in (s.median, s.mean, s.worst))) for name, s in rows if s is not None]
+    title = f"Relative errors on {found.label}: {len(found.errors)} samples, {found.points} points"
+    return Table(title, ("norm", "median", "mean", "worst"), tuple(cells))
+
+
+def coverage_table(coverages: Mapping[str, Coverage]) -> Table:
+    """How often a calibration holds on test samples, by grid."""
+    rows = tuple(
+        (grid_name(label), str(c.count), f"{c.functions:.1%}", f"{c.volume:.1%}", f"{c.relative_errors:.1%}")
+        for label, c in coverages.items()
+    )
+    return Table("Test samples that it holds for", ("grid", "samples", "band", "volume inside", "error"), rows)
 
 
 def remarks(run: Run) -> list[str]:
@@ -134,7 +155,7 @@ def grid_name(label: str) -> str:
     """What a reader calls a grid: "2x" is uniform, "irregular" that of equation irregular_set."""
     if label.endswith("x"):
         return "training grid" if label == "1x" else f"{label.removesuffix('x')} × resolution"
-    return f"{label} grid"
+    return label if label.endswith(OTHER_SET) else f"{label} grid"
 
 
 _LATEX = {
