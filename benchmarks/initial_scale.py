@@ -11,7 +11,8 @@ mean relative errors of 40 test samples in H1 and L2. The starts of R(k) are
     before   each entry independent, uniform in +-1/sqrt(in): as in nn.Linear, for every k
     authors  real and imaginary part uniform in [0, 1) / (in out)
     library  as the operator's constructor draws them
-    the others are in STARTS
+    large    one matrix for all k of the lift or map, as large as in nn.Linear; last layers zero
+    small    independent matrices, as small as the library's lift; last layers zero
 """
 
 import argparse
@@ -37,15 +38,11 @@ from paper.recipes import find_run
 TRAIN, TEST, SIZE, BATCH = 200, 40, 48, 4
 
 
-def uniform(factor=1.0):
-    """Independent for every k, of the variance factor^2 / (3 in)."""
-
-    def fill(mixing, weight):
-        bound = factor / sqrt(weight.shape[1])
-        weight[: mixing.n_single].uniform_(-bound, bound)
-        weight[mixing.n_single :].uniform_(-bound / sqrt(2), bound / sqrt(2))
-
-    return fill
+def independent(mixing, weight, width=None):
+    """Independent for every k, uniform in +-1/sqrt(width); of the number of columns if not given."""
+    bound = 1 / sqrt(width or weight.shape[1])
+    weight[: mixing.n_single].uniform_(-bound, bound)
+    weight[mixing.n_single :].uniform_(-bound / sqrt(2), bound / sqrt(2))
 
 
 def authors(mixing, weight):
@@ -53,17 +50,14 @@ def authors(mixing, weight):
     weight.uniform_(0, 1).div_(weight.shape[1] * min(weight.shape[1:]) if weight.shape[1] > 8 else weight[0].numel())
 
 
-def pointwise(factor=1.0):
-    """R(k) = W for every k, W as in nn.Linear: the kernel is a low-pass filter in front of a map at each point."""
+def small(mixing, weight):
+    """Independent, but as small as the library's lift."""
+    independent(mixing, weight, max(weight.shape[1:]) if weight.shape[1] <= 8 else weight.shape[1])
 
-    def fill(mixing, weight):
-        bound = factor / sqrt(weight.shape[1])
-        weight.zero_()
-        same = torch.empty_like(weight[0]).uniform_(-bound, bound)
-        weight[: mixing.n_single] = same
-        weight[mixing.n_single :: 2] = same  # real parts
 
-    return fill
+def large(mixing, weight):
+    """The same matrix for every k as the library's lift, but as large as nn.Linear has it."""
+    mixing.start_pointwise(weight.shape[1])
 
 
 def zero(mixing, weight):
@@ -72,17 +66,13 @@ def zero(mixing, weight):
 
 # Of the lift and the maps of an attention, and of the last layer; None leaves what the constructor drew.
 STARTS = {
-    "before": (uniform(), uniform()),
+    "before": (independent, independent),
     "authors": (authors, authors),
     "library": (None, None),
-    "before-last0": (uniform(), zero),
+    "before-last0": (independent, zero),
     "authors-last0": (authors, zero),
-    "pointwise": (pointwise(), zero),
-    "pointwise-tenth": (pointwise(0.1), zero),
-    "uniform-third": (uniform(1 / 3), zero),
-    "uniform-tenth": (uniform(0.1), zero),
-    "uniform-hundredth": (uniform(0.01), zero),
-    "zero": (zero, zero),
+    "small": (small, zero),
+    "large": (large, zero),
 }
 
 

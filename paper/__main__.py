@@ -5,7 +5,7 @@ from __future__ import annotations
 from cyclopts import App
 
 from operformer import cli
-from paper.commands import record, report, reproduce, ship, train
+from paper.commands import queue, record, report, reproduce, ship, standardise, sweep, train
 from paper.listing import experiments
 
 app = App(
@@ -15,7 +15,7 @@ app = App(
     suppress_keyboard_interrupt=False,
     help_epilogue="With --debug an error comes with its traceback.",
 )
-for command in (experiments, train, record, report, reproduce, ship):
+for command in (experiments, train, queue, sweep, record, standardise, report, reproduce, ship):
     app.command(command)
 
 if __name__ == "__main__":

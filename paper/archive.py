@@ -9,30 +9,39 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from operformer.errors import DataError, OperformerError, UsageError
+from operformer.evaluation.errors import Summary, evaluate, summarise
 from operformer.files import read_json, write_bytes
-from operformer.runs import read_run
+from operformer.operators import load
+from operformer.problems.problem import Draws
+from operformer.runs import Run, read_run
 from operformer.runs.experiment import parse
+from operformer.runs.steps import test_pairs
+from operformer.training.recipe import training_device
 from paper.catalogue import Recipe
 from paper.recipes import RECORDED, check_recipe
-from paper.record import VERSION, Measured, Record, record_from, record_of, record_values
+from paper.record import VERSION, Measured, Record, measured_of, record_from, record_of, record_values
 from paper.samples import pack_looks, rounded, unpack_looks
 from paper.studies import pictured_grids
 
+FRESH, FRESH_SEED = 500, 1_000_000  # how many fresh samples, and how far their seed is from that of all others
 DIGITS = 4
 CLOSE = 1e-3  # a summary is that of errors of four digits
 Archive = dict[Recipe, dict[str, list[Record]]]  # the seeds of a run under its name
 _SUMMARY = {"median", "mean", "worst"}
 
 
-def record_run(folder: Path, recipe: Recipe) -> Record:
-    """What is kept of a run that was trained to its end and evaluated, if it follows the recipe."""
+def record_run(folder: Path, recipe: Recipe, fresh: int = 0) -> Record:
+    """What is kept of a run that was trained to its end and evaluated, if it follows the recipe.
+
+    With errors on so many fresh samples, if any are asked for.
+    """
     run = read_run(folder)
     experiment, epochs = run.experiment, [line["epoch"] for line in run.metrics]
     if experiment.training.epochs not in epochs:
@@ -40,7 +49,18 @@ def record_run(folder: Path, recipe: Recipe) -> Record:
     if "started" not in run.made:
         raise DataError(f"{folder} does not say what it was trained with (made.json); train it again by a command")
     check_recipe(experiment, recipe)
-    return replace(record_of(run, pictured_grids(experiment.name)), recipe=recipe)
+    measured = on_fresh_samples(run, folder, fresh) if fresh else None
+    return replace(record_of(run, pictured_grids(experiment.name)), recipe=recipe, fresh=measured)
+
+
+def on_fresh_samples(run: Run, folder: Path, count: int) -> Measured:
+    """Errors on samples of another seed, on the training grid: the fixed tests were read while recipes were made."""
+    experiment = run.experiment
+    operator = load(folder / "operator").to(training_device(experiment.training))
+    grid = experiment.problem.grid(experiment.data.resolution)
+    drawn = replace(experiment, data=replace(experiment.data, seed=experiment.data.seed + FRESH_SEED, test=count))
+    (samples,) = test_pairs(drawn, [grid], operator.input_mean.device, Draws())
+    return measured_of(evaluate(operator, samples, "1x", outputs=run.outputs))
 
 
 def keep(record: Record, folder: Path, is_replaced: bool = False) -> Path:
@@ -52,6 +72,16 @@ def keep(record: Record, folder: Path, is_replaced: bool = False) -> Path:
     _record(json.loads(text), path)  # what could not be read is not written
     write_bytes(path, text.encode())
     return path
+
+
+def amend(path: Path, outputs: Mapping[str, Any], standardised: Sequence[float]) -> None:
+    """Add standardised errors on the training grid to the record of a file; all else stays to the last digit."""
+    values = read_json(path)
+    (there,) = (one for one in values["measured"] if one["label"] == "1x")
+    there |= {"standardised_errors": rounded(standardised, DIGITS), "standardised": asdict(summarise(standardised))}
+    text = _text(values | {"outputs": outputs})
+    _record(json.loads(text), path)
+    write_bytes(path, text.encode())
 
 
 def read_archive(folder: Path) -> Archive:
@@ -81,7 +111,9 @@ def _record(values: Any, path: Path) -> Record:
         if values["version"] != VERSION:
             raise ValueError(f"it is of version {values['version']}, not {VERSION}")
         given = {key: value for key, value in values.items() if key not in ("version", "changes")}
-        record = record_from(given | {"measured": [_measured(one) for one in values["measured"]], "looks": {}})
+        fresh = values.get("fresh") and _measured(values["fresh"])
+        measured = [_measured(one) for one in values["measured"]]
+        record = record_from(given | {"measured": measured, "fresh": fresh, "looks": {}})
         record = replace(record, looks=unpack_looks(values.get("looks", {})))
         return replace(record, changes=_check(record))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
@@ -108,31 +140,46 @@ def _is_same(one: Record, other: Record) -> bool:
 def _values(record: Record) -> dict[str, Any]:
     values = {"version": VERSION} | record_values(replace(record, looks={})) | {"looks": pack_looks(record.looks)}
     del values["changes"]
-    for one, there in zip(values["measured"], record.measured, strict=True):
-        one |= {"l2": asdict(there.l2), "h1": there.h1 and asdict(there.h1)}
-        for name in ("spectrum", "h1_summary"):
-            del one[name]
-        one["errors"] = rounded(there.errors, DIGITS)
-        one["h1_errors"] = rounded(there.h1_errors, DIGITS) if there.label == "1x" else []
+    values["measured"] = [_measured_values(there) for there in record.measured]
+    values["fresh"] = record.fresh and _measured_values(record.fresh)
+    values["curve"] = rounded(record.curve, DIGITS)
     if values["rollout"]:
         values["rollout"] = rounded(values["rollout"], DIGITS) | {"spectrum": None}
     return values
 
 
+def _measured_values(there: Measured) -> dict[str, Any]:
+    """Errors of single samples in other norms are kept of the training grid; of each grid there is a summary."""
+    values = {"label": there.label, "points": there.points, "errors": rounded(there.errors, DIGITS)}
+    for name, errors in (("h1_errors", there.h1_errors), ("standardised_errors", there.standardised_errors)):
+        values[name] = rounded(errors, DIGITS) if there.label == "1x" else []
+    values["jumps"] = there.jumps and asdict(there.jumps)
+    return values | {name: found and asdict(found) for name, found in _summaries(there).items()}
+
+
+def _summaries(there: Measured) -> dict[str, Summary | None]:
+    return {"l2": there.l2, "h1": there.h1, "standardised": there.standardised}
+
+
 def _measured(values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a grid as `record_from` takes them, after the summary was compared with the errors."""
-    kept = {key: value for key, value in values.items() if key not in ("l2", "h1")}
-    there = Measured(kept["label"], kept["points"], tuple(kept["errors"]), tuple(kept["h1_errors"]))
-    if not all(isinstance(e, int | float) and isfinite(e) and e >= 0 for e in (*there.errors, *there.h1_errors)):
+    values = {"standardised_errors": [], "standardised": None, **values}  # which records of 0.1.0 do not have
+    kept = {key: value for key, value in values.items() if key not in ("l2", "h1", "standardised")}
+    listed = {key: tuple(kept[key]) for key in ("errors", "h1_errors", "standardised_errors")}
+    there = Measured(
+        kept["label"], kept["points"], listed["errors"], listed["h1_errors"],
+        standardised_errors=listed["standardised_errors"],
+    )  # fmt: skip
+    if not all(isinstance(e, int | float) and isfinite(e) and e >= 0 for errors in listed.values() for e in errors):
         raise ValueError(f"an error on the grid {there.label} is no number")
-    for name, found in (("l2", there.l2), ("h1", there.h1)):
+    for name, found in _summaries(there).items():
         said = values[name]
         if said is not None and said.keys() != _SUMMARY:
             raise ValueError(f"the summary {name} on the grid {there.label} is not of {', '.join(sorted(_SUMMARY))}")
         for key in _SUMMARY if found else ():
             if abs(said[key] - getattr(found, key)) > CLOSE * said[key]:
                 raise ValueError(f"the {key} of {name} on the grid {there.label} is not that of its samples")
-    return kept | {"spectrum": None, "h1_summary": values["h1"]}
+    return kept | {"spectrum": None, "h1_summary": values["h1"], "standardised_summary": values["standardised"]}
 
 
 def _check(record: Record) -> Mapping[str, tuple[Any, Any]]:
@@ -143,6 +190,8 @@ def _check(record: Record) -> Mapping[str, tuple[Any, Any]]:
     changes = check_recipe(experiment, record.recipe)
     if any(len(there.errors) != experiment.data.test for there in (record.trained, *record.measured)):
         raise ValueError(f"there are not errors of {experiment.data.test} test samples")
+    if len(record.trained.standardised_errors) not in (0, experiment.data.test):
+        raise ValueError(f"there are not standardised errors of {experiment.data.test} test samples")
     for label, (median, worst) in record.looks.items():
         _check_samples(record.on(label), median.error, worst.error)
     for name in ("started", "commit", "is_clean", "device", "torch"):

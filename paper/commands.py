@@ -1,4 +1,4 @@
-"""The paper's commands: train, record, report, reproduce, ship."""
+"""The paper's commands: train, queue, sweep, record, standardise, report, reproduce, ship."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ def record(
     *,
     recipe: Literal["same-operator", "best"],
     out: Path = Path("results"),
+    fresh: Annotated[bool, Parameter(negative="")] = False,
     replace: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Keep what a trained and evaluated run at the paper's size gave, as results/RECIPE/NAME[-seed-K].json.
@@ -69,13 +70,111 @@ def record(
         free.
     out
         The folder of records.
+    fresh
+        Draw 500 samples of another seed, which nothing was chosen by, and keep the errors on them, too.
     replace
         Replace another run's record of the same name.
     """
-    from paper.archive import keep, record_run
+    from paper.archive import FRESH, keep, record_run
 
-    path = keep(record_run(run, recipe), out, replace)
+    path = keep(record_run(run, recipe, FRESH if fresh else 0), out, replace)
     console.print(f"recorded: {path}; next: python -m paper report {out}", soft_wrap=True)
+
+
+def queue(
+    *runs: str,
+    minutes: float = 0.0,
+    left: float = 0.0,
+    records: Path = Path("results"),
+    folder: Path = Path("runs/queue"),
+) -> None:
+    """List what is still to be trained for RESULTS.md, with minutes of one H200; run what fits into a time.
+
+    A training that the time is too short for is stopped with a checkpoint. The same command resumes it, also on another
+    machine that has its folder. Every run ends in a record, fresh samples included.
+
+    Parameters
+    ----------
+    runs
+        Names of runs, in the order they are wanted; all if none is given.
+    minutes
+        The time there is; nothing is run without it.
+    left
+        How long the machine stays after that, with its folders: trainings whose checkpoints are large may begin.
+    records
+        The folder of records.
+    folder
+        Where runs are trained, one folder each.
+    """
+    from operformer.runs.report.tables import Table
+    from paper import queue as waiting
+    from paper.catalogue import find_row
+
+    names = [find_row(name).name for name in runs]
+    chosen = [entry for entry in waiting.entries() if not names or entry.run in names]
+    if minutes > 0:
+        made = waiting.work(chosen, records, folder, minutes, _tell, left)
+        _tell(f"{made} records made; next: python -m paper report {records}")
+        return
+    found = waiting.states(chosen, records, folder)
+    lines = tuple((s.entry.name, s.text, f"{s.minutes:.0f}") for s in found if not s.is_recorded)
+    show(Table("To run", ("run", "state", "minutes"), lines))
+    total = sum(state.minutes for state in found)
+    done = sum(state.is_recorded for state in found)
+    _tell(f"{done} of {len(found)} recorded; {total / 60:.1f} hours left; next: python -m paper queue --minutes 25")
+
+
+def sweep(
+    *runs: str,
+    recipe: Literal["smoke", "same-operator"] = "smoke",
+    rates: tuple[float, ...] = (),
+    settings: tuple[str, ...] = (),
+    out: Path | None = None,
+) -> None:
+    """Choose optimiser, rate and schedule of operators on validation samples, each by the same short trainings.
+
+    A sweep by the recipe same-operator is kept as results/sweeps/OPERATOR.json, and that recipe then follows it at 416
+    points. The same command resumes.
+
+    Parameters
+    ----------
+    runs
+        One run of each operator; the four of Section 6.2 on lognormal Darcy flow if none is given.
+    recipe
+        smoke, minutes on a laptop, or same-operator: the paper's operator and grid, 400 samples, 4 epochs.
+    rates
+        Learning rates; 5e-4, 1e-3, 2e-3, 4e-3 and 8e-3 if none is given.
+    settings
+        Changed settings, such as training.epochs=2.
+    out
+        The folder of the sweeps; results/sweeps, of smoke runs/sweeps if not given.
+    """
+    from paper import sweep as choosing
+    from paper.catalogue import LOGNORMAL, rows
+    from paper.recipes import SWEEPS, find_run
+
+    names = runs or tuple(row.name for row in rows("2d_median_errors_high", LOGNORMAL))
+    place = out or (SWEEPS if recipe == "same-operator" else Path("runs/sweeps"))
+    for name in names:
+        short = choosing.SHORT if recipe == "same-operator" else ()
+        experiment = find_run(name, recipe, (*short, *settings))
+        path = place / f"{experiment.operator['name']}.json"
+        best = choosing.sweep(experiment, recipe, choosing.ways(rates or choosing.RATES), path, _tell)
+        _tell(f"{name}: {best.optimizer}, {best.learning_rate:g}, {best.schedule}; kept: {path}")
+
+
+def standardise(records: Path = Path("results")) -> None:
+    """Add errors of standardised outputs to records that have none; test samples are drawn again.
+
+    Parameters
+    ----------
+    records
+        The folder that record wrote to.
+    """
+    from paper.units import standardise_records
+
+    done, left = standardise_records(records, _tell)
+    _tell(f"{done} records standardised, {left} not; next: python -m paper report {records}")
 
 
 def report(records: Path = Path("results"), *, out: Path | None = None) -> None:
@@ -94,7 +193,8 @@ def report(records: Path = Path("results"), *, out: Path | None = None) -> None:
     if not is_archive(records):
         raise UsageError(f"{records} holds no records; make one with: python -m paper record RUN")
     path = out or records.resolve().parent / "RESULTS.md"
-    from paper.results_page import resolution_table, summary_table, write_results_page
+    from paper.results_page import resolution_table, write_results_page
+    from paper.summary import summary_table
 
     archive = write_results_page(records, path)
     show(summary_table(archive))

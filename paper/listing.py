@@ -184,4 +184,5 @@ def _grouped(count: int) -> str:
 
 
 def _say(text: str) -> None:
-    console.print(text, soft_wrap=True)
+    for line in text.split("\n"):  # the console shows each text on one line
+        console.print(line, soft_wrap=True)

@@ -31,6 +31,7 @@ VERSION = 1
 _BASES = {  # other than the paper's Fourier modes
     "cosine": "cosines", "legendre": "Legendre polynomials", "extended-fourier": "periodic extension",
 }  # fmt: skip
+_ERRORS, _SUMMARIES = ("errors", "h1_errors", "standardised_errors"), ("h1_summary", "standardised_summary")
 _PROBLEMS = {"ControlledODE": "controlled ODE", "Kolmogorov": "Kolmogorov flow"}
 
 
@@ -45,6 +46,8 @@ class Measured:
     spectrum: ErrorSpectrum | None = None
     jumps: FaceJumps | None = None
     h1_summary: Summary | None = None  # in place of the errors of single samples, where those are not kept
+    standardised_errors: tuple[float, ...] = ()  # of outputs in units of the training samples' mean and deviation
+    standardised_summary: Summary | None = None
 
     @property
     def l2(self) -> Summary:
@@ -55,6 +58,11 @@ class Measured:
     def h1(self) -> Summary | None:
         """The same in H1, where points have neighbours."""
         return summarise(self.h1_errors) if self.h1_errors else self.h1_summary
+
+    @property
+    def standardised(self) -> Summary | None:
+        """The same in L2 of standardised outputs, as the paper's code measures it; None where it was not measured."""
+        return summarise(self.standardised_errors) if self.standardised_errors else self.standardised_summary
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,9 @@ class Record:
     weights: str = ""  # the hash of those that it was evaluated with
     recipe: str = ""  # of a run at the paper's size, see recipes.py
     changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)  # from the authors' run: there, here
+    outputs: Mapping[str, Any] = field(default_factory=dict)  # mean and deviation of the training samples' outputs
+    curve: tuple[float, ...] = ()  # the validation error of every epoch
+    fresh: Measured | None = None  # errors on samples of another seed, which no one has chosen anything by
 
     @property
     def operator(self) -> str:
@@ -142,6 +153,8 @@ def operator_name(settings: Mapping[str, Any], with_patches: bool = True) -> str
     patches = list(operator.get("n_patches", ()))
     if with_patches and patches and patches not in PATCHES.values():
         name += f", {' × '.join(map(str, patches))} patches"
+    if operator.get("overlap"):
+        name += ", overlapping patches"
     if operator.get("basis") in _BASES:
         name += f", {_BASES[operator['basis']]}"
     return f"{name}, smoothing" if any(isinstance(layer, str) for layer in operator.get("last") or ()) else name
@@ -167,11 +180,13 @@ def record_of(run: Run, pictured: Container[str]) -> Record:
         parameters=parameters,
         operations=operations_of(experiment),
         seconds=round(run.seconds, 3),
-        measured=tuple(_measured(e) for e in run.evaluations),
+        measured=tuple(measured_of(e) for e in run.evaluations),
         looks={e.label: (e.median_sample, e.worst_sample) for e in run.evaluations if e.label in pictured},
         rollout=run.rollout,
         made=run.made,
         clock=run.clock,
+        outputs=asdict(run.outputs) if run.outputs else {},
+        curve=tuple(line["validation_error"] for line in run.metrics),
         weights=run.weights,
     )
 
@@ -218,24 +233,30 @@ def record_values(record: Record) -> dict[str, Any]:
 
 def record_from(values: Mapping[str, Any]) -> Record:
     """The record that plain values describe."""
-    measured = tuple(
-        Measured(
-            **{
-                **one,
-                "errors": tuple(map(float, one["errors"])),
-                "h1_errors": tuple(map(float, one["h1_errors"])),
-                "spectrum": one["spectrum"] and spectrum_of(one["spectrum"]),
-                "jumps": one["jumps"] and jumps_of(one["jumps"]),
-                "h1_summary": Summary(**one["h1_summary"]) if one.get("h1_summary") else None,
-            }
-        )
-        for one in values["measured"]
-    )
+    measured = tuple(map(_measured_from, values["measured"]))
+    fresh = values.get("fresh") and _measured_from(values["fresh"])
+    curve = tuple(map(float, values.get("curve", ())))
     looks = {label: (look_of(median), look_of(worst)) for label, (median, worst) in values["looks"].items()}
     rollout = values["rollout"] and rollout_of(values["rollout"])
-    return Record(**{**values, "measured": measured, "looks": looks, "rollout": rollout})
+    made = {"measured": measured, "fresh": fresh, "curve": curve, "looks": looks, "rollout": rollout}
+    return Record(**{**values, **made})
 
 
-def _measured(evaluation: Evaluation) -> Measured:
+def _measured_from(values: Mapping[str, Any]) -> Measured:
+    values = {"standardised_errors": (), **values}
+    errors = {name: tuple(map(float, values[name])) for name in _ERRORS}
+    return Measured(
+        **{
+            **values,
+            **errors,
+            "spectrum": values["spectrum"] and spectrum_of(values["spectrum"]),
+            "jumps": values["jumps"] and jumps_of(values["jumps"]),
+            **{name: Summary(**values[name]) if values.get(name) else None for name in _SUMMARIES},
+        }
+    )
+
+
+def measured_of(evaluation: Evaluation) -> Measured:
+    """An evaluation without its pictures."""
     names = Measured.__dataclass_fields__.keys() & Evaluation.__dataclass_fields__.keys()
     return Measured(**{name: getattr(evaluation, name) for name in names})

@@ -5,40 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 
 from operformer.files import write_bytes
 from operformer.runs.report.figures import to_svg
 from operformer.runs.report.tables import Table
 from operformer.text import Marked
 from paper.archive import Archive, file_name, read_archive
-from paper.catalogue import (
-    CATALOGUE,
-    FLOW,
-    LI,
-    LI_ET_AL,
-    LOGNORMAL,
-    LOW,
-    PAPER,
-    PIECEWISE,
-    Recipe,
-    Row,
-    find_row,
-    rows,
-)  # fmt: skip
+from paper.catalogue import CATALOGUE, LI, LI_ET_AL, LI_REMARK, PAPER, Recipe, rows
 from paper.figures import headed
-from paper.recipes import RECORDED, train_as
-from paper.record import Record, Results, operator_name, problem_name
+from paper.recipes import RECORDED
+from paper.record import Record, Results
 from paper.studies import PICTURED, STUDIES, runs_of
-from paper.tables import (
-    ABSENT,
-    error_text,
-    grid_table,
-    grouped,
-    jump_table,
-    rollout_table,
-    without_empty,
-)
+from paper.summary import problem_table, summary_table
+from paper.tables import error_text, grid_table, jump_table, rollout_table, without_empty
 
 WIDTHS = "Other widths"
 _OF_WIDTHS, _OF_EXTENSIONS = ("parameter_accuracy", "evaluation_cost_accuracy"), "superresolution_KF_patching"
@@ -49,13 +28,21 @@ _LEAD = f"""# Results at the paper's size
 Made by `python -m paper report results` from the records in [results/](results); a test compares them. Errors are
 relative L2 errors of test samples on the grid of the training. "In print" is {PAPER}.
 
+**Units.** The paper's code standardises outputs by one mean and one deviation of all training samples, and measures its
+errors on them. Compare what is in print with **standardised** errors. **Physical** errors are relative to the output
+itself, as the library gives them; means, worst and H1 errors are physical. Where a record does not tell a standardised
+error, it says "not measured". Numbers of others on the problem of Li et al. are physical.
+
+**Recipes.**
+
 - **same-operator**: the paper's data and operator with our training, no augmentation. In the plane the authors train
-  for at most 80 epochs, on a line for 100. Where "epochs" has far fewer, an error above that in print says how far so
-  short a training gets.
+  for at most 80 epochs, on a line for 100.
 - **best**: our best recipe. The same number of training samples and the same tests; operator and training are free. A
   SpectralOperator has no attention.
 
-Several seeds are given as mean ± standard deviation. Times are the clock's; runs may have shared their GPU."""
+"Last tenth" is the change of the validation error in the last tenth of the epochs; a training has converged if it falls
+by less than 2 %. "Fresh samples" are 500 of another seed, looked at once. Several seeds are given as mean ± standard
+deviation. Times are the clock's; runs may have shared their GPU."""
 _RESOLUTIONS = ("0.5x", "0.75x", "1.5x", "2x")
 _STEADINESS = """The largest median error at half to twice the resolution of the training, as a multiple of that on the
 training grid, and the grid that has it; of several seeds the largest:"""
@@ -71,14 +58,14 @@ def write_results_page(folder: Path, path: Path) -> Archive:
 
 def results_page(archive: Archive, figures: Sequence[str], folder: Path) -> str:
     """The page; figures are names of files in folder/figures."""
-    summary = "The lowest median error of each problem, and the operator that has it:"
+    summary = "The lowest error of each problem, standardised, in brackets physical, and the operator that has it:"
     parts = [_LEAD, "## In print and here", summary, summary_table(archive).markdown()]
     parts += ["## Change of resolution", _STEADINESS, resolution_table(archive).markdown()]
     for title, names in _sections(archive).items():
-        parts += [f"## {title}", problem_table(archive, title, names).markdown(), *_other_operators(archive, names)]
+        parts += [f"## {title}", problem_table(archive, title, names).markdown()]
         if title == LI:
             means = ", ".join(f"{who} {error_text(error)}" for who, error in LI_ET_AL.items())
-            parts += [f"Mean errors that others have printed: {means}."]
+            parts += [f"Mean errors that others have printed, physical: {means}. {LI_REMARK}"]
         for recipe in RECORDED:
             made = [name for name in names if name in archive[recipe]]
             if made:
@@ -122,41 +109,6 @@ def _sections(archive: Archive) -> dict[str, list[str]]:
     return found
 
 
-def summary_table(archive: Archive) -> Table:
-    """The lowest error of each problem: in print, and here by recipe."""
-    asked: list[tuple[str, tuple[Row, ...], tuple[str, ...]]] = [
-        ("Lorenz 63, x to y and z: median, worst", rows("xtoyz"), ("median", "worst")),
-        *((f"{problem}: median", rows(problem=problem), ("median",)) for problem in (LOW, LOGNORMAL, PIECEWISE, FLOW)),
-        (f"{LI}: mean", rows(problem=LI), ("mean",)),
-    ]
-    lines = []
-    for title, shown, keys in asked:
-        printed = min(LI_ET_AL, key=LI_ET_AL.__getitem__) if title.startswith(LI) else ""
-        in_print = f"{error_text(LI_ET_AL[printed])} ({printed})" if printed else _lowest_printed(shown)
-        lines.append((title, in_print, *(_lowest(archive, recipe, shown, keys) for recipe in RECORDED)))
-    return Table("In print and here", ("error", "in print", *RECORDED), tuple(lines))
-
-
-def _lowest_printed(shown: Sequence[Row]) -> str:
-    stated = [row for row in shown if row.printed.median]
-    row = min(stated, key=lambda row: row.printed.median if isinstance(row.printed.median, float) else 0.0)
-    errors = [error_text(error) for error in (row.printed.median, row.printed.worst) if error is not None]
-    return f"{', '.join(errors)} ({_operator(row.name)})"
-
-
-def _lowest(archive: Archive, recipe: Recipe, shown: Sequence[Row], keys: Sequence[str]) -> str:
-    """Of the run that has the lowest first error; of several seeds the mean."""
-    found = []
-    for records in (archive[recipe][row.name] for row in shown if row.name in archive[recipe]):
-        errors = [fmean(getattr(record.trained.l2, key) for record in records) for key in keys]
-        seeds = f", {len(records)} seeds" if len(records) > 1 else ""
-        found.append((errors, f"({records[0].operator}{seeds})"))
-    if not found:
-        return ABSENT if any(recipe in row.recipes for row in shown) else ""
-    errors, who = min(found)
-    return f"{', '.join(map(error_text, errors))} {who}"
-
-
 def resolution_table(archive: Archive) -> Table:
     """By run and recipe the largest multiple of the training grid's median at `_RESOLUTIONS`, in L2 and in H1.
 
@@ -181,32 +133,6 @@ def _largest_multiple(records: Sequence[Record], norm: str) -> str:
     return "{:.2f} at {}".format(*max(found)) if found else ""
 
 
-def problem_table(archive: Archive, title: str, names: Sequence[str]) -> Table:
-    """One row for each run: what the paper prints, then what each recipe gave."""
-    header = ["problem", "operator", "in print: parameters", "in print: median", "in print: worst"]
-    for recipe in RECORDED:
-        named = ("median", "mean", "worst", "H1 median", "seeds", "parameters", "epochs", "training")
-        header += [f"{recipe}: {column}" for column in named]
-    rows = []
-    for name in names:
-        row_of = find_row(name)
-        settings, stated = row_of.authors.to_mapping(), row_of.printed
-        printed = "" if stated.parameters is None else f"{stated.parameters:.2e}"
-        row = [problem_name(settings), _operator(settings["name"]), printed]
-        row += [error_text(stated.median), error_text(stated.worst)]
-        for recipe in RECORDED:
-            row += _cells(archive[recipe].get(name, []), recipe in row_of.recipes)
-        rows.append(tuple(row))
-    return without_empty(Table(title, tuple(header), grouped(rows)))
-
-
-def _other_operators(archive: Archive, names: Sequence[str]) -> list[str]:
-    """A sentence about the operators of the best recipe that the row does not name as they are."""
-    best = {name: archive["best"][name][0].operator for name in names if name in archive["best"]}
-    said = [f"that of {name} is {operator}" for name, operator in best.items() if operator != _operator(name)]
-    return [f"Operators of the best recipe: {'; '.join(said)}."] if said else []
-
-
 def _jumps(archive: Archive, recipe: Recipe, names: Sequence[str]) -> list[str]:
     """How much more an error jumps at the faces of patches than inside them, where there are any."""
     results = _results(archive, recipe)
@@ -229,31 +155,6 @@ def _rollouts(archive: Archive, recipe: Recipe, names: Sequence[str]) -> list[st
     said = f"Median error of {max(counts.values())} test samples, each output the next input"
     table = rollout_table(results, "", list(counts)).markdown()
     return [f"{said} ({recipe}{_of_several(archive, recipe, list(counts))}):", table]
-
-
-def spread_text(errors: Sequence[float]) -> str:
-    """The error, or of several seeds mean and standard deviation."""
-    if len(errors) == 1:
-        return error_text(errors[0])
-    return f"{error_text(fmean(errors))} ± {error_text(stdev(errors)) if stdev(errors) else '0 %'}"
-
-
-def _operator(name: str) -> str:
-    """That of the paper's run, of a run that the paper has not that of its recipe."""
-    row = find_row(name)
-    operator = operator_name(train_as(row, row.recipes[-1] if row.recipes == ("best",) else "authors").to_mapping())
-    return operator + (f", width {row.width}" if row.variant.startswith("width-") else "")
-
-
-def _cells(records: Sequence[Record], is_planned: bool) -> list[str]:
-    if not records:
-        return [ABSENT if is_planned else "", *[""] * 7]
-    l2, h1 = [r.trained.l2 for r in records], [r.trained.h1 for r in records]
-    errors = [spread_text([getattr(one, key) for one in l2]) for key in ("median", "mean", "worst")]
-    in_h1 = spread_text([one.median for one in h1 if one]) if all(h1) else ""
-    seeds = str(len(records)) if len(records) > 1 else ""
-    epochs = str(records[0].settings["training"]["epochs"])
-    return [*errors, in_h1, seeds, f"{records[0].parameters:,}", epochs, f"{fmean(r.seconds for r in records):.0f} s"]
 
 
 def _record_table(archive: Archive, folder: Path) -> Table:

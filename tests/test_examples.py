@@ -65,7 +65,7 @@ def test_an_experiment_among_the_examples_is_read(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     u = np.zeros((60, 24, 24))
     np.savez("mine.npz", u=u, z=u)
-    import_pairs("mine.npz", "data/mine", layout="b x y")  # what own.toml is about
+    import_pairs("mine.npz", "data/mine", layout="b x y", grid="nodes")  # what own.toml is about
     experiment = find_experiment(str(path))
     assert experiment.make_operator().in_channels == experiment.problem.in_channels
 

@@ -15,11 +15,15 @@ from operformer.values import parse_value
 
 if TYPE_CHECKING:
     from operformer.domain import Pairs
+    from operformer.domain.grid import UniformKind
     from operformer.problems import Problem
 
 Constant = Annotated[str, Parameter(help="Changed constants of the law, such as tau=3 n_modes=256.")]
 
 Names = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
+Kinds = Annotated[
+    tuple[Literal["nodes", "cells", "periodic", "left"], ...], Parameter(consume_multiple=True, negative="")
+]
 Numbers = Annotated[tuple[float, ...], Parameter(consume_multiple=True, negative="")]
 
 
@@ -95,15 +99,19 @@ def import_(
     out: Path,
     u: Names = (),
     z: Names = (),
-    layout: str | None = None,
-    grid: Literal["nodes", "cells", "periodic", "left"] | None = None,
+    layout: Names = (),
+    grid: Kinds = (),
     bounds: Numbers = (),
+    axes: Names = (),
+    coarser: Path | None = None,
     steps: Annotated[tuple[int, int] | None, Parameter(negative="")] = None,
     lead: int | None = None,
     weights: Literal["voronoi", "equal"] = "voronoi",
     skip: Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative="")] = (),
 ) -> None:
-    """Keep pairs of your own as a set: .npz, .npy, HDF5, MATLAB, PDEBench, The Well, torch.save's .pt.
+    """Keep pairs of your own as a set: .npz, .npy, HDF5, NetCDF, MATLAB, PDEBench, The Well, torch.save's .pt.
+
+    What the file says and what its values show is used and reported. What remains open is asked for.
 
     Parameters
     ----------
@@ -116,11 +124,17 @@ def import_(
     z
         The names of the output's arrays; for .npy, the file of the outputs.
     layout
-        What the axes are, such as "b x y c": b samples, t time, c channels, x y z space, n scattered points.
+        What the axes are, such as "b x y c": b samples, t time, c channels, x y z space, n scattered points. Two if
+        those of u and z differ.
     grid
-        Where the values are known, if the file has no coordinates.
+        Where the values are known, for all axes or for each: nodes (both ends), cells (midpoints), periodic (one period
+        without its upper end) or left (i/n, without the upper end).
     bounds
         Lower and upper end of each axis, such as --bounds 0 1 0 2.
+    axes
+        The names of the arrays that hold the coordinates along each axis.
+    coarser
+        A file with the same samples at fewer points: which of the points it has tells where they are.
     steps
         Which time steps are u and z.
     lead
@@ -135,14 +149,31 @@ def import_(
 
     inputs, outputs = _arrays(u, z)
     given = box_of(bounds)
-    options: dict[str, Any] = {"layout": layout, "steps": steps, "lead": lead, "grid": grid, "bounds": given}
-    stored = import_pairs(path, out, inputs, outputs, **options, weights=weights, skip=skip)
+    options: dict[str, Any] = {
+        "layout": _layouts(layout),
+        "steps": steps,
+        "lead": lead,
+        "bounds": given,
+        "weights": weights,
+        "skip": skip,
+    }
+    options |= {"grid": _single(grid), "axes": list(axes) or None, "coarser": coarser}
+    stored = import_pairs(path, out, inputs, outputs, **options)
     for line in summarise(stored).lines():
         console.print(line, soft_wrap=True)
+    console.print(f"points: {_points(stored.manifest.header.origin)}", soft_wrap=True, highlight=False)
     console.print(f"imported: {out}; next: operformer inspect {out}", soft_wrap=True)
 
 
-def inspect(path: Path, *, u: Names = (), z: Names = (), layout: str | None = None, figure: Path | None = None) -> None:
+def inspect(
+    path: Path,
+    *,
+    u: Names = (),
+    z: Names = (),
+    layout: Names = (),
+    grid: Kinds = (),
+    figure: Path | None = None,
+) -> None:
     """What a set is: its law, shapes, ranges and checksums, and a picture of its first pairs.
 
     Parameters
@@ -155,6 +186,8 @@ def inspect(path: Path, *, u: Names = (), z: Names = (), layout: str | None = No
         The names of a file's arrays for the output.
     layout
         What the axes of a file are.
+    grid
+        Where the values of a file are known.
     figure
         Where to draw the first pairs; thumbnail.png in the set's folder if not given, nothing for a file.
     """
@@ -181,7 +214,7 @@ def inspect(path: Path, *, u: Names = (), z: Names = (), layout: str | None = No
             figure = path / "thumbnail.png"
     else:
         refuse_unfinished(path)
-        pairs, names = read(path, *_arrays(u, z), layout=layout), ()
+        pairs, names = read(path, *_arrays(u, z), layout=_layouts(layout), grid=_single(grid)), ()
     for line in summarise(pairs).lines():
         console.print(line, soft_wrap=True)
     if figure is not None:
@@ -194,6 +227,25 @@ def box_of(bounds: tuple[float, ...]) -> list[tuple[float, float]] | None:
     if len(bounds) % 2:
         raise UsageError(f"bounds are pairs of numbers, a lower and an upper end for each axis: got {len(bounds)}")
     return list(zip(bounds[::2], bounds[1::2], strict=True)) or None
+
+
+def _layouts(given: tuple[str, ...]) -> str | tuple[str, str] | None:
+    """The layout of u and z, or one for each."""
+    if len(given) > 2 or any(len(one) == 1 for one in given):
+        raise UsageError(f'a layout stands between quotes, such as --layout "b x y", one or two of them: got {given}')
+    return None if not given else given[0] if len(given) == 1 else (given[0], given[1])
+
+
+def _single(kinds: tuple[UniformKind, ...]) -> UniformKind | tuple[UniformKind, ...] | None:
+    """One kind of grid for all axes, one for each, or none."""
+    return kinds[0] if len(kinds) == 1 else kinds or None
+
+
+def _points(origin: Mapping[str, Any]) -> str:
+    """How it was found where the points of an imported set are; the file may be somebody else's."""
+    from operformer.text import shown
+
+    return shown(str(origin.get("points")), 600, quoted=False)
 
 
 def _arrays(u: tuple[str, ...], z: tuple[str, ...]) -> tuple[list[str] | None, str | list[str] | None]:
@@ -253,7 +305,8 @@ def _origin(origin: Mapping[str, Any]) -> list[str]:
     if not isinstance(law, dict):
         options = _listed(origin.get("options"))
         file = shown(str(origin.get("file")), quoted=False)
-        return [f"imported from {file}{f' with {options}' if options else ''}"]
+        points = [f"points: {_points(origin)}"] if "points" in origin else []
+        return [f"imported from {file}{f' with {options}' if options else ''}", *points]
     constants = _listed({name: value for name, value in law.items() if name != "name"})
     return [
         f"{shown(str(law.get('name')), quoted=False)}({constants})",

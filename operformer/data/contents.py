@@ -67,7 +67,8 @@ class Contents:
     """The arrays of an open file, by name.
 
     ``refused`` says why other arrays are not read. The rest is what the format itself knows: the arrays of input and
-    output, the axes of each array (one letter each), the coordinates along each axis of space, and their kinds.
+    output, the axes of each array (one letter each), the coordinates along each axis of space, and their kinds; or the
+    names of the axes of each array, as NetCDF has them.
     """
 
     path: Path
@@ -78,7 +79,8 @@ class Contents:
     layouts: Mapping[str, str] = field(default_factory=dict)
     axes: Mapping[str, np.ndarray] = field(default_factory=dict)
     kinds: Mapping[str, tuple[UniformKind, ...]] = field(default_factory=dict)
-    kind: UniformKind = "nodes"
+    dimensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kind: UniformKind | None = None
 
     def array(self, name: str) -> Array:
         """The array of that name, if it can be learnt from."""

@@ -1,12 +1,11 @@
-"""Coordinates from a file to a grid: equispaced ones are recognised as nodes, cells or periodic, others are kept."""
+"""The coordinates that a file holds: rows along each axis, all points of a tensor product, scattered points."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from math import pi
+from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import torch
@@ -14,76 +13,135 @@ from torch import Tensor
 
 from operformer.data.contents import POINTS, Contents, WeightsName, whole
 from operformer.domain import Grid, voronoi_weights
-from operformer.domain.box import GivenBounds, checked_bounds
-from operformer.domain.grid import Kind, UniformKind
+from operformer.domain.box import GivenBounds
+from operformer.domain.grid import UNIFORM_KINDS, UniformKind
 from operformer.errors import DataError, UsageError
 from operformer.text import shown
 
-# The kinds that coordinates alone can tell apart, likeliest first.
-RECOGNISED: tuple[UniformKind, ...] = ("nodes", "cells", "periodic")
 # What the coordinates along an axis are called.
 NAMES = ("{}-coordinate", "{}_coordinate", "{}_coord", "grid/{}", "coords/{}", "coordinates/{}", "grid_{}", "{}_grid")
+ALIASES = {
+    "x": ("lon", "longitude", "lons", "longitudes", "xs", "x_coords"),
+    "y": ("lat", "latitude", "lats", "latitudes", "ys", "y_coords"),
+    "z": ("level", "lev", "depth", "altitude", "zs", "z_coords"),
+    "t": ("time", "times", "ts"),
+}
 
 
-GRID_KIND = "grid_kind"  # an array of one number, where `operformer.write` says what grid it wrote
+@dataclass(frozen=True)
+class Row:
+    """Coordinates along one axis; ``axis`` is where they vary in an array of all points, if they come from one."""
+
+    values: np.ndarray
+    axis: int | None
+    n_axes: int
+    is_angle: bool
 
 
-def written_grid(contents: Contents) -> Grid | None:
-    """The grid that `operformer.write` noted, with its kind, bounds and weights; None in files of others."""
-    arrays, kinds = contents.arrays, get_args(Kind)
-    if GRID_KIND not in arrays or "bounds" not in arrays or tuple(arrays[GRID_KIND].shape) != (1,):
-        return None
-    number, bounds = whole(arrays[GRID_KIND])[0], whole(arrays["bounds"])
-    if number not in range(len(kinds)) or bounds.ndim != 2:
-        return None
-    kind = kinds[int(number)]
-    box = [(float(lower), float(upper)) for lower, upper in bounds] if bounds.shape[1] == 2 else []
-    names = [f"grid_{letter}" for letter in "xyz"[: len(box)]]
-    try:
-        if kind == "scattered":
-            points, weights = whole(arrays["points"]), torch.tensor(whole(arrays["weights"]))
-            equal = Grid.scattered(points, None, box)
-            return equal if torch.equal(equal.weights, weights) else Grid.scattered(points, weights, box)
-        if kind == "ragged":
-            counts = [int(n) for n in whole(arrays["counts"])]
-            rows = [
-                [torch.tensor(one[:n]) for one, n in zip(whole(arrays[name]), counts, strict=True)]
-                for name in ("points", "weights")
-            ]
-            return Grid.ragged(rows[0], rows[1], box)
-        axes = [whole(arrays[name]).reshape(-1) for name in names]
-        if kind == "rectilinear":
-            return Grid.rectilinear(*axes, bounds=box)
-        grid = Grid.uniform([len(axis) for axis in axes], box, kind)
-        known = [axis.numpy() for axis in grid.axes or ()]
-        is_same = all(
-            np.allclose(one, other, rtol=0, atol=1e-6 * np.ptp(box)) for one, other in zip(known, axes, strict=True)
-        )
-        return grid if is_same else None
-    except (KeyError, ValueError) as error:
-        raise DataError(f"{contents.path} says it holds a {kind} grid, and does not ({error})") from None
+@dataclass(frozen=True)
+class Axes:
+    """The coordinates along each axis, by letter; ``is_ordered`` if the file says in which order the axes lie."""
+
+    rows: dict[str, np.ndarray]
+    is_ordered: bool
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether axes in another order would be the same, or cannot be meant."""
+        first, *others = self.rows.values()
+        return self.is_ordered or all(np.array_equal(first, one) for one in others)
 
 
-def find_axes(contents: Contents, taken: set[str]) -> dict[str, np.ndarray]:
-    """The coordinates along x, y and z that a file has under one of the usual names."""
-    if contents.axes:
-        return dict(contents.axes)
-    found = {letter: values for letter in "xyz" if (values := find_row(contents, letter, taken)) is not None}
-    return found if "x" in found else {}
+def find_axes(contents: Contents, taken: set[str], given: Sequence[str] | None = None) -> Axes:
+    """The coordinates along x, y and z that a file has under one of the usual names, or under those given.
+
+    They come in the order in which the axes lie in the arrays, where coordinates of all points show it.
+    """
+    if contents.axes and not given:
+        return Axes(dict(contents.axes), is_ordered=True)
+    if given:
+        rows = {letter: read_row(contents, name) for letter, name in zip("xyz", given, strict=False)}
+    else:
+        found = {letter: find_row(contents, letter, taken) for letter in "xyz"}
+        rows = {letter: row for letter, row in found.items() if row is not None}
+    if not given and "x" not in rows:
+        return Axes({}, is_ordered=False)
+    along = {letter: row.axis for letter, row in rows.items() if row.axis is not None}
+    if along:
+        if sorted(along.values()) != list(range(len(rows))) or {row.n_axes for row in rows.values()} != {len(rows)}:
+            raise DataError(
+                f"{contents.path} has coordinates of {', '.join(rows)} that make no tensor product; store one row of "
+                "coordinates for each axis, or name them by --axes (axes=)"
+            )
+        return Axes({letter: rows[letter].values for letter in sorted(along, key=along.__getitem__)}, is_ordered=True)
+    if given:
+        return Axes({letter: row.values for letter, row in rows.items()}, is_ordered=True)
+    is_globe = {"x", "y"} == set(rows) and all(row.is_angle for row in rows.values())
+    order = ["y", "x"] if is_globe else list(rows)  # latitude comes before longitude
+    return Axes({letter: rows[letter].values for letter in order}, is_ordered=False)
 
 
-def find_row(contents: Contents, letter: str, taken: set[str]) -> np.ndarray | None:
+def find_row(contents: Contents, letter: str, taken: set[str]) -> Row | None:
     """The values along one axis: a row of numbers, or all points of a tensor product, as ndgrid makes them."""
-    for pattern in (*NAMES, "{}"):
-        for name in (pattern.format(letter), pattern.format(letter.upper())):
+    for pattern in (*NAMES, "{}", *ALIASES[letter]):
+        for name in dict.fromkeys((pattern.format(letter), pattern.format(letter.upper()), pattern.upper())):
             array = contents.arrays.get(name)
             if name in taken or array is None or not array.shape or max(array.shape) < 2 or 0 in array.shape:
                 continue
-            is_row = sum(n > 1 for n in array.shape) == 1
-            if is_row or name != letter:  # a lone small letter may well be something else
-                values = whole(array)
-                return values.reshape(-1) if is_row else _of_product(values, letter, name, contents.path)
+            if sum(n > 1 for n in array.shape) == 1 or name != letter:  # a lone small letter may be something else
+                return read_row(contents, name)
     return None
+
+
+def read_row(contents: Contents, name: str) -> Row:
+    """The coordinates that an array of that name holds."""
+    values, is_angle = whole(contents.array(name)), name.lower().startswith(("lat", "lon"))
+    if sum(n > 1 for n in values.shape) == 1:
+        row = values.reshape(-1)
+        return Row(_unwrapped(row) if name.lower().startswith("lon") else row, None, 1, is_angle)
+    row, axis = _of_product(values, name, contents.path)
+    return Row(row, axis, values.ndim, is_angle)
+
+
+def _unwrapped(longitudes: np.ndarray) -> np.ndarray:
+    """Longitudes that jump by 360 degrees once, such as 350, 355, 0, 5, without the jump."""
+    steps = np.diff(longitudes)
+    jumps = np.flatnonzero(np.abs(steps) > 180)
+    if len(jumps) != 1:
+        return longitudes
+    moved = longitudes.copy()
+    moved[: jumps[0] + 1] += 360 * np.sign(steps[jumps[0]])
+    return moved
+
+
+def written_kind(contents: Contents) -> UniformKind | None:
+    """The kind of uniform grid that `operformer.write` noted in a file."""
+    array = contents.arrays.get("grid_kind")
+    if array is None or "grid_x" not in contents.arrays or array.shape not in ((), (1,)):
+        return None
+    code = int(np.asarray(array[(slice(None),) * len(array.shape)]).reshape(()))
+    return UNIFORM_KINDS[code] if 0 <= code < len(UNIFORM_KINDS) else None
+
+
+def written_bounds(contents: Contents, dim: int) -> list[tuple[float, float]] | None:
+    """The bounds (d, 2) beside the axes or points of a file, as `operformer.write` leaves them."""
+    array = contents.arrays.get("bounds")
+    if array is None or tuple(array.shape) != (dim, 2):
+        return None
+    return [(float(lower), float(upper)) for lower, upper in whole(array)]
+
+
+def unused_rows(contents: Contents, taken: set[str], sizes: Iterable[int]) -> list[str]:
+    """Rows of rising or falling numbers, as long as an axis is, that no usual name makes coordinates."""
+    found = []
+    for name, array in contents.arrays.items():
+        lengths = [n for n in array.shape if n != 1]
+        if name in taken or name == "weights" or len(lengths) != 1 or lengths[0] not in sizes:
+            continue
+        steps = np.diff(whole(array).reshape(-1))
+        if (steps > 0).all() or (steps < 0).all():
+            found.append(name)
+    return found
 
 
 def find_points(contents: Contents, taken: set[str]) -> np.ndarray | None:
@@ -107,42 +165,6 @@ def find_weights(contents: Contents, taken: set[str], count: int) -> np.ndarray 
     return whole(array).reshape(-1)
 
 
-def grid_of_axes(
-    axes: dict[str, np.ndarray],
-    kinds: Mapping[str, tuple[UniformKind, ...]],
-    kind: UniformKind | None,
-    bounds: GivenBounds | None,
-    path: Path,
-) -> Grid:
-    """The grid with these coordinates; what user or format say of their kind comes before what they look like."""
-    box = None if bounds is None else checked_bounds(bounds, len(axes))
-    recognised = []
-    for k, (letter, values) in enumerate(axes.items()):
-        if not np.isfinite(values).all():
-            raise DataError(f"{path} has values of {letter} that are not finite; give a Grid")
-        if len(values) < 2:
-            raise DataError(f"{path} has one point along {letter}; a function needs at least two")
-        allowed = kinds.get(letter, RECOGNISED) if kind is None else (kind,)
-        ends = None if box is None else box[k]
-        one = _recognise(values, allowed, ends)
-        if one is None and (kind is not None or bounds is not None):
-            what = f"{kind or 'equispaced points'} of {list(ends)}" if ends else f"equispaced {kind}"
-            raise DataError(
-                f"{path}: {letter} runs from {values[0]:g} to {values[-1]:g} in {len(values)} values, which are not "
-                f"{what}; leave grid= and bounds= out, or give a Grid"
-            )
-        recognised.append(one)
-    shape = [len(values) for values in axes.values()]
-    found = [one for one in recognised if one is not None]
-    if len(found) == len(axes) and len({kind for kind, _, _ in found}) == 1:
-        return Grid.uniform(shape, [(lower, upper) for _, lower, upper in found], found[0][0])
-    try:
-        reach = [_box(values, one) for values, one in zip(axes.values(), recognised, strict=True)]
-        return Grid.rectilinear(*(torch.tensor(values) for values in axes.values()), bounds=reach)
-    except UsageError as error:
-        raise DataError(f"{path} has coordinates that make no grid: {error}") from None
-
-
 def grid_of_points(
     points: np.ndarray, weights: np.ndarray | None, rule: WeightsName, bounds: GivenBounds | None, path: Path
 ) -> Grid:
@@ -151,7 +173,9 @@ def grid_of_points(
         raise DataError(f"{path} has points that are not finite; give a Grid without them")
     with _refusing_points(bounds, path):
         box = bounds or _box_of(points)
-        return Grid.scattered(torch.tensor(points), _weights(points, weights, rule, box), box)
+        grid = Grid.scattered(torch.tensor(points), _weights(points, weights, rule, box), box)
+        equal = Grid.scattered(torch.tensor(points), None, box)  # equal weights count as none given
+        return equal if torch.equal(equal.weights, grid.weights) else grid
 
 
 def grid_of_many_points(
@@ -215,64 +239,14 @@ def _of_samples(contents: Contents, name: str, shape: tuple[int, ...]) -> np.nda
     return None if array is None or tuple(array.shape) != shape else whole(array)
 
 
-def _of_product(values: np.ndarray, letter: str, name: str, path: Path) -> np.ndarray:
-    axis = "xyzt".index(letter)
-    if axis < values.ndim <= 3:
+def _of_product(values: np.ndarray, name: str, path: Path) -> tuple[np.ndarray, int]:
+    """The one row of coordinates that all points of a tensor product repeat, and the axis along which it lies."""
+    for axis in range(values.ndim if values.ndim <= 3 else 0):
         row = np.moveaxis(values, axis, -1).reshape(-1, values.shape[axis])[0]
-        shape = [len(row) if k == axis else 1 for k in range(values.ndim)]
-        if np.array_equal(np.broadcast_to(row.reshape(shape), values.shape), values):
-            return row
+        repeated = np.broadcast_to(row.reshape([-1 if k == axis else 1 for k in range(values.ndim)]), values.shape)
+        if len(row) > 1 and np.ptp(row) > 0 and np.array_equal(repeated, values):
+            return row, axis
     raise DataError(
-        f"{path}: the coordinates {shown(name)} of shape {values.shape} do not vary along axis {axis} alone; store one "
+        f"{path}: the coordinates {shown(name)} of shape {values.shape} do not vary along one axis alone; store one "
         "row of coordinates for each axis, points (N, d) named points for scattered ones, or give a Grid"
     )
-
-
-def _recognise(
-    values: np.ndarray, allowed: tuple[UniformKind, ...], ends: tuple[float, float] | None
-) -> tuple[UniformKind, float, float] | None:
-    """The kind and the bounds of equispaced values: the first whose bounds are those given, or are round numbers.
-
-    None if they are not equispaced, run downwards, or have other bounds; without round ones it is the first allowed.
-    """
-    n, step = len(values), float(values[-1] - values[0]) / (len(values) - 1)
-    even = values[0] + step * np.arange(n)
-    rounding = 4 * float(np.finfo(np.float32).eps * np.abs(values).max())  # coordinates are often float32
-    slack = min(max(1e-3 * step, rounding), 0.05 * step)
-    if step <= 0 or float(np.abs(values - even).max()) > slack:
-        return None
-    first, last = float(values[0]), float(values[-1])
-    options: dict[UniformKind, tuple[float, float]] = {
-        "nodes": (first, last),
-        "cells": (first - step / 2, last + step / 2),
-        "periodic": (first, last + step),
-        "left": (first, last + step),
-    }
-    if ends is not None:
-        fitting = (kind for kind in allowed if np.allclose(options[kind], ends, rtol=0, atol=2 * slack))
-        kind = next(fitting, None)
-        return None if kind is None else (kind, *ends)
-    for part in (1, 2):  # pixels at 0.5, 1.5, ... are the cells from 0 on, not the nodes from 0.5 on
-        for kind in allowed:
-            lower, upper = (_round(end, part, 2 * slack) for end in options[kind])
-            if lower is not None and upper is not None:
-                return kind, lower, upper
-    return allowed[0], *options[allowed[0]]
-
-
-def _round(value: float, part: int, slack: float) -> float | None:
-    """The multiple of 1/part or of pi/part that the value is, up to rounding."""
-    for unit in (1 / part, pi / part):
-        nearest = round(value / unit) * unit
-        if abs(value - nearest) <= slack:
-            return nearest
-    return None
-
-
-def _box(values: np.ndarray, recognised: tuple[UniformKind, float, float] | None) -> tuple[float, float]:
-    """Bounds in which trapezoidal weights are those of the kind: a period begins half a step before its points."""
-    if recognised is None:
-        return float(values.min()), float(values.max())
-    kind, lower, upper = recognised
-    shift = (upper - lower) / len(values) / 2 if kind == "periodic" else 0.0
-    return min(lower - shift, float(values.min())), max(upper - shift, float(values.max()))

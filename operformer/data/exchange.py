@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, get_args, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,13 +17,13 @@ from torch import Tensor
 from operformer.checking import checked
 from operformer.data.array_files import open_mat, open_npy, open_npz
 from operformer.data.contents import Contents, WeightsName
-from operformer.data.coordinates import GRID_KIND
 from operformer.data.manifest import MANIFEST
+from operformer.data.netcdf_files import CLASSIC, open_classic
 from operformer.data.options import Expected, Options
 from operformer.data.torch_files import is_torch, open_torch
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds, GivenBounds
-from operformer.domain.grid import Kind, UniformKind
+from operformer.domain.grid import UNIFORM_KINDS, UniformKind
 from operformer.errors import DataError, UsageError
 from operformer.files import write_bytes
 
@@ -41,17 +41,19 @@ def read(
     layout: str | tuple[str, str] | None = None,
     steps: tuple[int, int] | None = None,
     lead: int | None = None,
-    grid: Grid | UniformKind | None = None,
+    grid: Grid | UniformKind | Sequence[UniformKind] | None = None,
     bounds: GivenBounds | None = None,
     weights: WeightsName = "voronoi",
+    axes: Sequence[str] | None = None,
+    coarser: str | Path | None = None,
     first: int = 0,
     count: int | None = None,
 ) -> Samples:
     """The samples in a file, in memory: u (count, in_channels, *shape) and z (count, out_channels, *shape).
 
-    Reads .npz, .npy, HDF5, MATLAB, PDEBench, The Well and torch.save's .pt. It unpickles nothing, follows no link out
-    of a file and writes nothing. Floats keep their precision, and u and z get the wider of both. Everything else
-    becomes float32.
+    Reads .npz, .npy, HDF5, NetCDF, MATLAB, PDEBench, The Well and torch.save's .pt. It unpickles nothing, follows no
+    link out of a file and writes nothing. Floats keep their precision, and u and z get the wider of both. Everything
+    else becomes float32. What a file leaves open is asked for: nothing is guessed.
 
     Args:
         path: The file, or a folder of The Well's files. An .npy file holds the inputs.
@@ -62,18 +64,20 @@ def read(
             One text for u and z, or one for each.
         steps: The time steps of u and of z; the first and the last if None.
         lead: Pair every time step with the one so much later instead.
-        grid: Where the values are known, as a `Grid` or its kind. None is where the coordinates in the file are, else
-            the nodes of the unit cube.
+        grid: Where the values are known: a `Grid`, or "nodes", "cells", "periodic" or "left", one for all axes or one
+            for each. None is where the coordinates in the file are, else what the values leave no doubt of.
         bounds: Lower and upper end of each axis; those of the coordinates, or of the unit cube, if None.
         weights: Of scattered points without an array of weights: "voronoi" are the volumes of their Voronoi cells.
             "equal" is for points drawn evenly.
+        axes: The arrays that hold the coordinates along each axis of space, if their names do not say so.
+        coarser: A file with the same samples at fewer points. Which of these points it has tells where they are.
         first: The first sample to read.
         count: How many samples to read; all if None.
 
     Returns:
         The samples on their grid.
     """
-    options = Options(u, z, layout, steps, lead, grid, bounds, weights)
+    options = Options(u, z, layout, steps, lead, grid, bounds, weights, axes=axes, coarser=coarser)
     parts = list(read_blocks(path, None, options, first, count))
     if len(parts) == 1:
         return parts[0]
@@ -92,9 +96,10 @@ def read_blocks(
     options = replace(options, z=None) if is_npy else options  # z was no name but a file
     passed = 0
     before: tuple[Grid, tuple[int, int]] | None = None
+    coarse = _coarse_values(options)
     for file in files:
         with _open(file, outputs, is_npy) as contents:
-            selection = options.select(contents)
+            selection = options.select(contents, coarse)
             begin = max(0, first - passed)
             end = selection.count if count is None else min(selection.count, first + count - passed)
             for start in range(begin, end, block or selection.count):
@@ -110,6 +115,23 @@ def read_blocks(
         raise UsageError(f"first and count ask for pairs {first} to {first + (count or 1) - 1}: {path} holds {passed}")
 
 
+def where_points_are(path: str | Path, options: Options) -> str:
+    """How the place of the points of a file was found, in words."""
+    file = _files(Path(path))[0]
+    is_npy = _start(file).startswith(NPY)
+    outputs = _outputs(file, options.z) if is_npy else None
+    with _open(file, outputs, is_npy) as contents:
+        return (replace(options, z=None) if is_npy else options).select(contents, _coarse_values(options)).said
+
+
+def _coarse_values(options: Options) -> list[np.ndarray] | None:
+    """Values of the first samples of the coarser file, if one is given."""
+    if options.coarser is None:
+        return None
+    with _open(Path(options.coarser), None, is_npy=False) as contents:
+        return options.values(contents)
+
+
 def channel_names(path: str | Path, options: Options) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """What the file calls the channels of u and z; None where its names do not do for names of channels."""
     file = _files(Path(path))[0]
@@ -117,7 +139,7 @@ def channel_names(path: str | Path, options: Options) -> tuple[tuple[str, ...], 
     if is_npy:
         return None
     with _open(file, None, is_npy) as contents:
-        selection = options.select(contents)
+        selection = options.select(contents, _coarse_values(options))
         inputs, outputs = (
             [name for field in fields for name in field.channel_names] for fields in (selection.u, selection.z)
         )
@@ -163,7 +185,7 @@ def read_inputs(
         layout: What the axes are, as in `read`.
         grid: Where the values are known, as in `read`.
         bounds: Lower and upper end of each axis; without coordinates, those the operator was trained on if None.
-        kind: The kind of equispaced points where there are no coordinates; "nodes" if None.
+        kind: The kind of equispaced points where there are no coordinates, as in training; asked for if None.
         weights: Of scattered points, as in `read`.
 
     Returns:
@@ -193,9 +215,9 @@ def write(samples: Samples, path: str | Path, is_new: bool = False, more: Mappin
     """Write samples to a file that others read, and `read` too. The file appears in one step.
 
     It holds u and z (count, channels, *shape), bounds (d, 2), and grid_x, grid_y and grid_z of a tensor product or
-    points (N, d) and weights (N,). A ragged grid has points (count, N, d), weights (count, N), zero where there is
-    no point, and counts (count,). grid_kind (1,) is the position of the grid's kind in nodes, cells, periodic, left,
-    rectilinear, scattered, ragged; by it `read` gives back the same grid.
+    points (N, d) and weights (N,). grid_kind is 0 for nodes, 1 cells, 2 periodic, 3 left ends.
+    A ragged grid has points (count, N, d), weights (count, N), zero where there is
+    no point, and counts (count,).
 
     Args:
         samples: The functions, on any grid.
@@ -213,7 +235,9 @@ def write(samples: Samples, path: str | Path, is_new: bool = False, more: Mappin
         arrays |= {"points": grid.points.numpy(), "weights": grid.weights.numpy()}
     else:
         arrays |= {"points": grid.points.numpy(), "weights": grid.weights[:, 0].numpy(), "counts": grid.counts}
-    arrays |= {"bounds": grid.bounds, GRID_KIND: [get_args(Kind).index(grid.kind)]}
+    arrays["bounds"] = grid.bounds
+    if grid.is_uniform:
+        arrays["grid_kind"] = [*UNIFORM_KINDS].index(grid.kind)  # type: ignore[arg-type]  # numbers alone are read
     arrays |= more or {}
     content = io.BytesIO()
     if path.suffix in HDF5:
@@ -268,11 +292,17 @@ def _open(path: Path, outputs: Path | None, is_npy: bool) -> AbstractContextMana
         from operformer.data.hdf5_files import open_hdf5  # brings h5py
 
         return open_hdf5(path)
+    if start.startswith(b"CDF"):
+        if not start.startswith(CLASSIC):
+            raise DataError(f"{path} is NetCDF of a version that is not read; convert it by nccopy -k nc4")
+        return open_classic(path)
     if start.startswith(b"\x80"):
         raise DataError(
             f"{path} is a pickle, which can run code; save its arrays as .npz, or with torch.save as a dict"
         )
-    raise DataError(f"{path} is none of .npz, .npy, HDF5, MATLAB and torch.save's .pt; convert it to one of them")
+    raise DataError(
+        f"{path} is none of .npz, .npy, HDF5, NetCDF, MATLAB and torch.save's .pt; convert it to one of them"
+    )
 
 
 def _outputs(path: Path, z: object) -> Path:

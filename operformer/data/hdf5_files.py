@@ -38,6 +38,7 @@ from operformer.data.contents import (
     why_not_numbers,
     why_too_large,
 )
+from operformer.data.netcdf_files import is_netcdf4, with_dimensions
 from operformer.domain.grid import UniformKind
 from operformer.errors import DataError
 from operformer.memory import require_memory
@@ -65,7 +66,8 @@ def open_hdf5(path: Path) -> Iterator[Contents]:
         arrays, refused = _arrays(file, path, set(groups[1:]))
         plain = Contents(path, arrays, refused)
         opener = partial(open_array, file, path)
-        yield _of_the_well(plain, file) or _of_pdebench(plain, groups, opener) or plain
+        known = _of_the_well(plain, file) or _of_pdebench(plain, groups, opener)
+        yield known or (with_dimensions(plain, file) if is_netcdf4(file) else plain)
 
 
 def _is_own(group: Any, name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from operformer.data.contents import WeightsName
-from operformer.data.exchange import channel_names, read_blocks
+from operformer.data.exchange import channel_names, read_blocks, where_points_are
 from operformer.data.generation import begin, finish, pairs_per_shard, save_shard
 from operformer.data.manifest import Fields, GridRecord, Header
 from operformer.data.options import Options
@@ -33,12 +33,14 @@ def import_pairs(
     u: str | list[str] | None = None,
     z: str | list[str] | None = None,
     *,
-    layout: str | None = None,
+    layout: str | tuple[str, str] | None = None,
     steps: tuple[int, int] | None = None,
     lead: int | None = None,
-    grid: Grid | UniformKind | None = None,
+    grid: Grid | UniformKind | Sequence[UniformKind] | None = None,
     bounds: GivenBounds | None = None,
     weights: WeightsName = "voronoi",
+    axes: Sequence[str] | None = None,
+    coarser: str | Path | None = None,
     skip: Sequence[int] = (),
 ) -> StoredPairs:
     """Keep the samples of a file as a set, which is read a few at a time.
@@ -46,18 +48,21 @@ def import_pairs(
     Args:
         path: The file, as for `operformer.read`.
         folder: The folder of the set. It is empty, does not exist, or holds the same set.
-        u, z, layout, steps, lead, grid, bounds, weights: What the file does not say, as for `operformer.read`.
+        u, z, layout, steps, lead, grid, bounds, weights, axes, coarser: What the file does not say, as for
+            `operformer.read`.
         skip: Samples to leave out, counted from 0, such as those that hold NaN.
 
     Returns:
         The set.
     """
-    given = Options(u, z, layout, steps, lead, grid, bounds, weights)
+    given = Options(u, z, layout, steps, lead, grid, bounds, weights, axes=axes, coarser=coarser)
     blocks = partial(_without, partial(read_blocks, path, BLOCK, given), sorted(set(skip)))
     options: dict[str, Any] = {"u": u, "z": z, "layout": layout, "steps": steps, "lead": lead, "bounds": bounds}
-    options |= {"grid": repr(grid) if isinstance(grid, Grid) else grid}
+    options |= {"grid": repr(grid) if isinstance(grid, Grid) else grid, "axes": axes}
     options |= {"skip": sorted(set(skip)) or None, "weights": None if weights == "voronoi" else weights}
+    options |= {"coarser": None if coarser is None else Path(coarser).name}
     origin = {"file": Path(path).name, "options": {name: value for name, value in options.items() if value is not None}}
+    origin["points"] = where_points_are(path, given)
     return _store(blocks, Path(folder), Path(path).stem or "imported", origin, channel_names(path, given))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,10 @@ from operformer.errors import DataError, UsageError
 from operformer.memory import require_memory
 
 Layout = tuple[str, ...]
+# Orders of axes, S for those of space: what is usual, and what others write.
+USUAL = ("bS", "bcS", "bSc", "btS", "btcS", "btSc")
+UNUSUAL = ("Sb", "cSb", "Scb", "tbS", "tbcS", "tbSc", "tSb", "bSt", "bcSt", "bStc", "Stb", "Scbt", "bSct")
+MOST_SAMPLES, MOST_VALUES = 64, 2**22  # of an array that are looked at to find where its points are
 SQUARE = 8  # from this size on, (b, n, n) is a square of n x n points and not n channels
 
 
@@ -81,13 +87,8 @@ def inferred(shapes: dict[str, tuple[int, ...]], space: dict[str, int] | None, d
     for name, shape in shapes.items():
         letters = None if space is None else placed(shape, space)
         if letters is None:
-            given = " and ".join(f"{one} {two}" for one, two in shapes.items())
-            _refuse_finer(list(shapes.values()), given)
-            known = f" on a grid of {' x '.join(map(str, space.values()))}" if space else ""
-            raise DataError(
-                f"the axes of {given}{known} could mean several things; say which they are by a layout, such as "
-                f"{_examples(len(shape))}"
-            )
+            _refuse_finer(list(shapes.values()), " and ".join(f"{one} {two}" for one, two in shapes.items()))
+            raise DataError(question(shapes, space))
         found[name] = letters
     return found
 
@@ -104,11 +105,36 @@ def _refuse_finer(shapes: list[tuple[int, ...]], given: str) -> None:
 
 
 def placed(shape: tuple[int, ...], space: dict[str, int]) -> Layout | None:
-    """The one layout in which the shape has these axes of space, samples in front."""
-    letters, extents = tuple(space), tuple(space.values())
-    options = {("b", *letters): shape[1:], ("b", "c", *letters): shape[2:], ("b", *letters, "c"): shape[1:-1]}
-    fitting = [o for o, rest in options.items() if len(o) == len(shape) and rest == extents]
+    """The one usual layout in which the shape has these axes of space, samples in front."""
+    fitting = arrangements(shape, space, None, is_ordered=True)[0]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def arrangements(
+    shape: tuple[int, ...], space: dict[str, int], times: int | None, is_ordered: bool
+) -> tuple[list[Layout], list[Layout]]:
+    """The usual layouts that a shape fits, samples in front, and the others: samples last, time first, axes turned.
+
+    ``is_ordered`` if the axes of space are known to lie in this order. With a known number of times an axis so long is
+    time.
+    """
+    size = {**space, **({} if times is None else {"t": times})}
+    usual, turned = "".join(space), "".join(space)[::-1]
+    found: list[list[Layout]] = [[], []]
+    for patterns, orders, kept in (
+        (USUAL, (usual,), found[0]),
+        (UNUSUAL, (usual,), found[1]),
+        ((*USUAL, *UNUSUAL), () if is_ordered or turned == usual else (turned,), found[1]),
+    ):
+        for pattern, order in product(patterns, orders):
+            letters = tuple(pattern.replace("S", order))
+            if len(letters) != len(shape) or ("t" in letters and times is None):
+                continue
+            if all(size.get(letter, n) == n for letter, n in zip(letters, shape, strict=True)):
+                kept.append(letters)
+    timed = [[one for one in several if "t" in one] for several in found]
+    usual_, unusual = timed if any(timed) else found
+    return usual_, unusual
 
 
 def _shared_space(shapes: list[tuple[int, ...]], dim: int | None) -> dict[str, int] | None:
@@ -128,6 +154,16 @@ def _shared_space(shapes: list[tuple[int, ...]], dim: int | None) -> dict[str, i
         elif varying == {len(fewest) - 1}:
             rest = fewest[1:-1]
     return dict(zip("xyz", rest, strict=False)) if 1 <= len(rest) <= 3 else None
+
+
+def question(shapes: Mapping[str, tuple[int, ...]], space: Mapping[str, int] | None) -> str:
+    """What to ask about shapes that could mean several things."""
+    given = " and ".join(f"{one} {two}" for one, two in shapes.items())
+    known = f" on a grid of {' x '.join(map(str, space.values()))}" if space else ""
+    return (
+        f"the axes of {given}{known} could mean several things; say which they are by a layout, such as "
+        f"{_examples(max(len(shape) for shape in shapes.values()))}"
+    )
 
 
 def _examples(n_axes: int) -> str:
@@ -159,6 +195,10 @@ class Field:
         index = tuple({"b": samples, "t": times}.get(letter, slice(None)) for letter in self.layout)
         return channels_first(as_floats(self.array[index]), self.layout, space)
 
+    def channels(self, extent: Mapping[str, int]) -> int:
+        """How many channels it has."""
+        return max(1, prod(self.array.shape) // prod(extent.get(letter, 1) for letter in self.layout))
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -170,6 +210,7 @@ class Selection:
     extent: dict[str, int]
     times: tuple[range, range]
     grid: Grid
+    said: str  # how the place of the points was found
 
     @property
     def count(self) -> int:
@@ -205,3 +246,22 @@ class Selection:
         if self.grid.counts is None:
             return values
         return values.where(is_point(self.grid.of_samples(slice(begin, end))), 0.0)  # beyond the points may be anything
+
+
+def looked_at(
+    fields: tuple[list[Field], list[Field]], space: Layout, extent: Mapping[str, int], times: tuple[range, range]
+) -> list[np.ndarray]:
+    """Some values of each array (samples, *space) by which places of points are judged; finite ones alone."""
+    points = prod(extent[letter] for letter in space)
+    found = []
+    for several, steps in zip(fields, times, strict=True):
+        for one in several:
+            if not set(space) <= set(one.layout):  # constant along an axis
+                continue
+            count = max(1, min(MOST_SAMPLES, MOST_VALUES // (points * one.channels(extent))))
+            values = one.read(space, slice(0, count), slice(steps.start, min(steps.stop, steps.start + 4)))
+            rows = values.astype(np.float64).reshape(-1, *values.shape[3:])
+            rows = rows[np.isfinite(rows).reshape(len(rows), -1).all(1)]
+            if len(rows):
+                found.append(rows)
+    return found

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import get_args
 
-from operformer.data.contents import Array, Contents, WeightsName
+import numpy as np
+
+from operformer.data.arrangement import layouts_of
+from operformer.data.axis_names import with_letters
+from operformer.data.contents import Contents, WeightsName
 from operformer.data.coordinates import (
     find_axes,
     find_many_points,
     find_points,
     find_row,
     find_weights,
-    grid_of_axes,
     grid_of_many_points,
     grid_of_points,
-    written_grid,
+    unused_rows,
+    written_bounds,
+    written_kind,
 )
+from operformer.data.evidence import evidence_along, nested_kinds
 from operformer.data.layout import (
     Field,
     Layout,
     Selection,
-    inferred,
+    looked_at,
     parse,
-    placed,
     sizes,
     space_of,
 )
+from operformer.data.placing import Placed, place_axes, place_shape
 from operformer.domain import Grid
 from operformer.domain.box import Bounds, GivenBounds, checked_bounds
 from operformer.domain.grid import UNIFORM_KINDS, UniformKind
@@ -55,14 +61,21 @@ class Options:
     layout: str | tuple[str, str] | None = None
     steps: tuple[int, int] | None = None
     lead: int | None = None
-    grid: Grid | UniformKind | None = None
+    grid: Grid | UniformKind | Sequence[UniformKind] | None = None
     bounds: GivenBounds | None = None
     weights: WeightsName = "voronoi"
     expected: Expected | None = None
+    axes: Sequence[str] | None = None
+    coarser: str | Path | None = None
 
     def __post_init__(self) -> None:
-        if not (self.grid is None or isinstance(self.grid, Grid) or self.grid in UNIFORM_KINDS):
-            raise UsageError(f'grid must be "nodes", "cells", "periodic", "left" or a Grid: got {self.grid!r}')
+        kinds = self.kinds
+        if not all(isinstance(kind, str) and kind in UNIFORM_KINDS for kind in kinds):
+            raise UsageError(
+                f'grid must be "nodes", "cells", "periodic" or "left", one for each axis, or a Grid: got {self.grid!r}'
+            )
+        if self.axes is not None and not (1 <= len(_names_of(self.axes, "axes")) <= 3):
+            raise UsageError(f"axes must name one array of coordinates for each axis of space: got {self.axes!r}")
         if self.weights not in get_args(WeightsName):
             raise UsageError(f'weights must be "voronoi" or "equal": got {self.weights!r}; others are an array weights')
         if self.steps is not None and self.lead is not None:
@@ -75,6 +88,13 @@ class Options:
         if self.bounds is not None:
             checked_bounds(self.bounds, None)
         _ = self.layouts  # refused now, if it makes no sense
+
+    @property
+    def kinds(self) -> tuple[UniformKind, ...]:
+        """The kinds of equispaced points that the user says: none, one for all axes, or one for each."""
+        if self.grid is None or isinstance(self.grid, Grid):
+            return ()
+        return (self.grid,) if isinstance(self.grid, str) else tuple(self.grid)
 
     @cached_property
     def layouts(self) -> tuple[Layout, Layout] | None:
@@ -91,8 +111,29 @@ class Options:
             raise UsageError(f"u and z must have the same axes of space: got {both[0]!r} and {both[1]!r}")
         return parsed
 
-    def select(self, contents: Contents) -> Selection:
-        """The arrays of a file that become u and z, and the grid that they are known on; u alone for an operator."""
+    def select(self, contents: Contents, coarser: Sequence[np.ndarray] | None = None) -> Selection:
+        """The arrays of a file that become u and z, and the grid that they are known on; u alone for an operator.
+
+        ``coarser`` are values of the same samples at fewer points.
+        """
+        contents, before, after, extent = self._chosen(contents)
+        times = self._times(extent)
+        values = cache(lambda: looked_at((before, after), space_of(tuple(extent)), extent, times))
+        taken = {field.name for field in (*before, *after)}
+        placed = self._placed(contents, extent, taken, values, coarser)
+        said = placed.said
+        if "t" in extent:
+            step = f"z {self.lead} steps after u" if self.lead else f"u at step {times[0].start}, z at {times[1].start}"
+            said += f"; {step} of {extent['t']} in time"
+        return Selection(contents.path, before, after, extent, times, placed.grid, said)
+
+    def values(self, contents: Contents) -> list[np.ndarray]:
+        """Some values of the arrays of a file, whose points need not be known."""
+        _, before, after, extent = self._chosen(contents)
+        return looked_at((before, after), space_of(tuple(extent)), extent, self._times(extent))
+
+    def _chosen(self, contents: Contents) -> tuple[Contents, list[Field], list[Field], dict[str, int]]:
+        """The arrays that become u and z, with the meaning of their axes, and how long each axis is."""
         u, z = _names_of(self.u, "u"), _names_of(self.z, "z")
         if self.expected is not None:
             u = u or contents.inputs()
@@ -100,15 +141,19 @@ class Options:
             known = contents.pair()
             u, z = u or known[0], z or known[1]
         arrays = {name: contents.array(name) for name in (*u, *z)}
-        found = self._layouts_of(contents, arrays) if self.layouts is None else {}
+        given = (
+            None if self.layouts is None else {**dict.fromkeys(z, self.layouts[1]), **dict.fromkeys(u, self.layouts[0])}
+        )
+        contents = with_letters(contents, arrays, given)
+        found = layouts_of(self, contents, arrays) if self.layouts is None else {}
         before, after = (
             [Field(name, arrays[name], self.layouts[k] if self.layouts else found[name]) for name in names]
             for k, names in enumerate((u, z))
         )
         _refuse_two_grids(contents, before, after)
-        extent = self._extent(contents, [*before, *after])
-        grid = self._grid(contents, extent, set(arrays))
-        return Selection(contents.path, before, after, extent, self._times(extent), grid)
+        if self.layouts is None and not contents.layouts and self.lead is None and self.steps is None:
+            _ask_of_time(contents.path, before, after)
+        return contents, before, after, self._extent(contents, [*before, *after])
 
     def _extent(self, contents: Contents, fields: list[Field]) -> dict[str, int]:
         """How long every axis is: samples, time and space, on which all arrays must agree."""
@@ -130,112 +175,96 @@ class Options:
             for letter, n in sizes(layout, shape).items():
                 if extent.setdefault(letter, n) != n:
                     what = {"b": "samples", "t": "steps in time"}.get(letter, f"points along {letter}")
-                    expected = f"where {extent[letter]} are expected"
-                    raise DataError(f"{contents.path}: {shown(field.name)} has {n} {what}, {expected}")
+                    raise DataError(
+                        f"{contents.path}: {shown(field.name)} has {n} {what}, where {extent[letter]} are expected"
+                    )
         for letter in space_of(tuple(extent)):
             if extent[letter] < 2:
                 raise DataError(f"{contents.path} has one point along {letter}; a function needs at least two")
         return extent
 
-    def _layouts_of(self, contents: Contents, arrays: dict[str, Array]) -> dict[str, Layout]:
-        """The axes of every array, as its format says or as its shape leaves no choice."""
-        written = None if self.grid is not None or self.bounds is not None else written_grid(contents)
-        if written is not None and {*arrays} <= {"u", "z"}:
-            space = "n" if written.axes is None else "xyz"[: written.dim]
-            return dict.fromkeys(arrays, ("b", "c", *space))
-        if all(name in contents.layouts for name in arrays):
-            return {name: tuple(contents.layouts[name].split()) for name in arrays}
-        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-        for name, shape in shapes.items():
-            if len(shape) < 2:
-                raise DataError(
-                    f"{contents.path}: {shown(name)} has shape {shape}; samples of functions have at least two axes"
-                )
-        dim = None if self.bounds is None else len(self.bounds)
-        return inferred(shapes, self._space(contents, shapes) or self._expected_space(contents, shapes), dim)
-
-    def _space(self, contents: Contents, shapes: dict[str, tuple[int, ...]]) -> dict[str, int] | None:
-        """How many points there are along each axis, if a grid or coordinates tell."""
-        if isinstance(self.grid, Grid):
-            letters = ("n",) if self.grid.axes is None else "xyz"
-            return dict(zip(letters, self.grid.shape, strict=False))
-        axes = find_axes(contents, set(shapes))
-        if axes:
-            return {letter: len(values) for letter, values in axes.items()}
-        points = find_points(contents, set(shapes))
-        if points is not None:
-            return {"n": len(points)}
-        many = find_many_points(contents, set(shapes))
-        if many is not None:
-            return {"n": contents.arrays[many].shape[1]}
-        times = find_row(contents, "t", set(shapes))
-        line = None if times is None else {"x": len(times)}
-        return line if line and all(placed(shape, line) for shape in shapes.values()) else None
-
-    def _expected_space(self, contents: Contents, shapes: dict[str, tuple[int, ...]]) -> dict[str, int] | None:
-        """The same, if one array is all there is and its channels are known."""
-        if self.expected is None or len(shapes) != 1:
-            return None
-        ((name, shape),) = shapes.items()
-        dim, channels = len(self.expected.bounds), self.expected.channels
-        spaces = {shape[1:]} if len(shape) == dim + 1 and channels == 1 else set()
-        if len(shape) == dim + 2:
-            spaces |= {space for space, n in ((shape[2:], shape[1]), (shape[1:-1], shape[-1])) if n == channels}
-        if len(spaces) != 1:
-            wanted = ", ".join(["samples", str(channels), *"xyz"[:dim]])
-            raise DataError(
-                f"{contents.path}: {shown(name)} has shape {shape}, where the operator takes ({wanted}), or points "
-                f"(N, {dim}) beside it; say what its axes are by a layout, such as {' '.join(['b', 'c', *'xyz'[:dim]])}"
-            )
-        return dict(zip("xyz", spaces.pop(), strict=False))
-
-    def _grid(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> Grid:
-        """Where the values are known: what the user says, else the coordinates of the file, else a unit cube."""
+    def _placed(
+        self,
+        contents: Contents,
+        extent: dict[str, int],
+        taken: set[str],
+        values: Callable[[], list[np.ndarray]],
+        coarser: Sequence[np.ndarray] | None,
+    ) -> Placed:
+        """Where the values are known: what the user says, the coordinates in the file, what the values allow."""
         space = space_of(tuple(extent))
         shape = tuple(extent[letter] for letter in space)
         if isinstance(self.grid, Grid):
             if self.grid.shape != shape:
                 raise DataError(f"{contents.path} has values of shape {shape}: the grid has {self.grid.shape}")
-            return self.grid
-        if self.grid is None and self.bounds is None and self.layout is None:
-            written = written_grid(contents)
-            if written is not None and written.shape == shape:
-                return written
+            return Placed(self.grid, "as given")
         if space == ("n",):
-            points, many = find_points(contents, taken), find_many_points(contents, taken)
-            if points is None and many is not None:
-                box = self._box(contents.arrays[many].shape[2])
-                return grid_of_many_points(contents, many, extent, self.weights, box)
-            if points is None or len(points) != shape[0]:
-                held = "no points" if points is None else f"{len(points)} points"
-                remedy = "store them as points (N, d), or give a Grid.scattered"
-                raise DataError(f"{contents.path} has {held} for {shape[0]} scattered values; {remedy}")
-            weights = find_weights(contents, taken, len(points))
-            box = self._box(points.shape[1])
-            if box is not None and self.bounds is None:  # what is expected may be rounded, and is not the user's word
-                ends = zip(box, points.min(0), points.max(0), strict=True)
-                box = [(min(lower, float(first)), max(upper, float(last))) for (lower, upper), first, last in ends]
-            return grid_of_points(points, weights, self.weights, box, contents.path)
-        axes = find_axes(contents, taken)
+            return Placed(self._scattered(contents, extent, taken), "scattered, as the file has them")
+        nested = None if coarser is None else nested_kinds(values(), coarser, contents.path)
+        evidence = cache(lambda letter: evidence_along(values(), space.index(letter), nested))
+        axes, told = self._rows(contents, extent, taken), self._told(contents, space, taken)
+        if axes is None:
+            sizes_ = dict(zip(space, shape, strict=True))
+            names = unused_rows(contents, taken, shape)
+            return place_shape(sizes_, told, self._box(len(shape)), evidence, contents.path, names)
+        usual = None if self.expected is None else self.expected.kind
+        bounds = self.bounds or written_bounds(contents, len(space))
+        return place_axes(axes, told, bounds, evidence, contents.path, usual)
+
+    def _told(self, contents: Contents, space: Layout, taken: set[str]) -> dict[str, tuple[UniformKind, ...]]:
+        """The kinds that the user, the format or what an operator was trained on leave possible."""
+        if self.kinds:
+            if len(self.kinds) not in (1, len(space)):
+                raise UsageError(f"grid must be one kind, or one for each of {len(space)} axes: got {self.grid!r}")
+            each = self.kinds * len(space) if len(self.kinds) == 1 else self.kinds
+            return {letter: (kind,) for letter, kind in zip(space, each, strict=True)}
+        written = written_kind(contents)
+        if written is not None:
+            return dict.fromkeys(space, (written,))
+        if contents.axes or find_axes(contents, taken, self.axes).rows:
+            return dict(contents.kinds)
+        kind = (self.expected and self.expected.kind) or contents.kind
+        return dict(contents.kinds) if kind is None else dict.fromkeys(space, (kind,))
+
+    def _scattered(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> Grid:
+        """The points of scattered values."""
+        points, many = find_points(contents, taken), find_many_points(contents, taken)
+        if points is None and many is not None:
+            dim = contents.arrays[many].shape[2]
+            box = self.bounds or written_bounds(contents, dim) or self._box(dim)
+            return grid_of_many_points(contents, many, extent, self.weights, box)
+        if points is None or len(points) != extent["n"]:
+            held = "no points" if points is None else f"{len(points)} points"
+            remedy = "store them as points (N, d), or give a Grid.scattered"
+            raise DataError(f"{contents.path} has {held} for {extent['n']} scattered values; {remedy}")
+        weights = find_weights(contents, taken, len(points))
+        box = self.bounds or written_bounds(contents, points.shape[1]) or self._box(points.shape[1])
+        if box is not None and self.bounds is None:  # what is expected may be rounded, and is not the user's word
+            ends = zip(box, points.min(0), points.max(0), strict=True)
+            box = [(min(lower, float(first)), max(upper, float(last))) for (lower, upper), first, last in ends]
+        return grid_of_points(points, weights, self.weights, box, contents.path)
+
+    def _rows(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> dict[str, np.ndarray] | None:
+        """The coordinates along each axis of space, if the file has them."""
+        space = space_of(tuple(extent))
+        axes = find_axes(contents, taken, self.axes).rows
         times = None if axes or "t" in extent or space != ("x",) else find_row(contents, "t", taken)
-        if times is not None and len(times) == shape[0]:
-            axes = {"x": times}
+        if times is not None and len(times.values) == extent["x"]:
+            axes = {"x": times.values}
         points = None if axes or self.grid or space != ("x",) else find_points(contents, taken)
-        if points is not None and len(points) == shape[0] and points.shape[1] > 1:
+        if points is not None and len(points) == extent["x"] and points.shape[1] > 1:
             raise DataError(
                 f"{contents.path} has points {points.shape} for values that the layout puts on a line; say n for x, "
                 'as in "b n", or give grid= if they are on a line'
             )
-        missing = [letter for letter, n in zip(space, shape, strict=True) if len(axes.get(letter, ())) != n]
+        missing = [letter for letter in space if len(axes.get(letter, ())) != extent[letter]]
         if not axes or (missing and self.grid):  # a kind of grid needs no coordinates
-            kind = self.grid or (self.expected and self.expected.kind) or contents.kind
-            return Grid.uniform(shape, self._box(len(shape)), kind)
+            return None
         for letter in missing:
             known = len(axes[letter]) if letter in axes else "no"
             wanted = f"{known} coordinates of {letter} for {extent[letter]} values"
             raise DataError(f"{contents.path} has {wanted}; say what grid it is, such as nodes, or give a Grid")
-        ordered = {letter: axes[letter] for letter in space}
-        return grid_of_axes(ordered, contents.kinds, self.grid, self.bounds, contents.path)
+        return {letter: axes[letter] for letter in space}
 
     def _box(self, dim: int) -> GivenBounds | None:
         """The bounds that a user gives, else those that are expected of functions of this dimension."""
@@ -259,6 +288,18 @@ class Options:
             raise UsageError(f"steps must be two of the {n} steps, each from {-n} to {n - 1}: got {self.steps}")
         before, after = (step % n for step in steps)
         return range(before, before + 1), range(after, after + 1)
+
+
+def _ask_of_time(path: Path, before: Sequence[Field], after: Sequence[Field]) -> None:
+    """Refuse different arrays that both vary in time: one step of each, or functions of space and time."""
+    both = [field for field in (*before, *after) if "t" in field.layout]
+    if {one.name for one in before} == {one.name for one in after} or len(both) < len(before) + len(after) or not after:
+        return
+    timed, plane = " ".join(both[0].layout), " ".join("y" if one == "t" else one for one in both[0].layout)
+    raise DataError(
+        f"{path}: u and z are different arrays that vary in time; say --steps 0 -1 (or --lead) for u at one step and z "
+        f'at another, or --layout "{plane}" --axes x t for functions of space and time (now "{timed}"; layout=, axes=)'
+    )
 
 
 def _names_of(given: object, which: str) -> tuple[str, ...]:

@@ -131,10 +131,23 @@ class SpectralMixing(Mixing):
         modes = make_modes(spectrum.basis, spectrum.n_modes)
         self.n_single = modes.n_single
         self.weight = nn.Parameter(torch.empty(modes.count, in_channels, out_channels))
-        # As large as in nn.Linear; real and imaginary part share it.
+        # By Parseval the output's mean square is that of the kept modes times in_channels Var R: 1/3 of it, as of
+        # nn.Linear, whatever the grid and the number of modes. Real and imaginary part share the variance.
         bound = 1 / sqrt(in_channels)
         nn.init.uniform_(self.weight[: self.n_single], -bound, bound)
         nn.init.uniform_(self.weight[self.n_single :], -bound / sqrt(2), bound / sqrt(2))
+
+    @torch.no_grad()
+    def start_pointwise(self, width: int) -> None:
+        """Let R(k) = W for every k, W uniform in +-1/sqrt(width): at first a matrix at each point of the kept modes.
+
+        Independent R(k) have a kernel as large at every distance, whose variance grows with the number of modes, and
+        whoever reads the output meets all of u mixed up. This kernel stands around zero.
+        """
+        same = torch.empty_like(self.weight[0]).uniform_(-1 / sqrt(width), 1 / sqrt(width))
+        self.weight.zero_()  # imaginary parts stay so
+        self.weight[: self.n_single] = same
+        self.weight[self.n_single :: 2] = same
 
     def matrices(self) -> Tensor:
         """The weight itself."""

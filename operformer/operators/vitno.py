@@ -75,6 +75,8 @@ class ViTNO(PatchedOperator):
             raise UsageError(f"the lift of a ViTNO has no isotropic form: got {self.basis.plain}; use a FANO")
         self.spectrum = make_spectrum(self.basis, n_modes, patches)
         self.lift = FourierIntegralOperator(self.spectrum, in_channels + self.dim, hidden_channels)
+        # Optimizers move every matrix by about the same step, so the lift's few columns are as small as the layers'.
+        self.lift.mixing.start_pointwise(hidden_channels)
         self.positions = make_waves(self.dim, hidden_channels, waves)
         self.layers = nn.ModuleList(
             EncoderLayer(PatchedAttention(hidden_channels, n_heads), hidden_channels) for _ in range(n_layers)

@@ -56,6 +56,7 @@ class Run:
     folder: str = ""  # its name, which is what its user calls the run
     calibration: Calibration | None = None
     coverages: Mapping[str, Coverage] = field(default_factory=dict)  # of the calibration, by grid
+    outputs: Outputs | None = None  # the units of standardised errors
 
     @property
     def seconds(self) -> float:
@@ -83,13 +84,15 @@ def read_run(folder: Path) -> Run:
     if rollout is not None:
         check_weights(rollout.weights, folder / "rollout.json", weights, f"operformer evaluate {folder}")
     path = folder / "calibration.json"
-    calibrated = (read_calibration(path), read_coverages(path)) if lexists(path) else (None, {})
+    calibration, coverages = (read_calibration(path), read_coverages(path)) if lexists(path) else (None, {})
     metrics, clock, made = read_metrics(folder / "metrics.jsonl"), read_seconds(folder), read_provenance(folder)
+    outputs = read_outputs(folder / "outputs.json") if lexists(folder / "outputs.json") else None
     is_hashed, parameters = bool(evaluations[0].weights), operator.n_parameters
     name = folder.resolve().name
     return Run(
-        experiment, parameters, metrics, evaluations, rollout, clock, made, weights, is_hashed, name, *calibrated
-    )
+        experiment, parameters, metrics, evaluations, rollout, clock, made, weights, is_hashed, name, calibration,
+        coverages, outputs,
+    )  # fmt: skip
 
 
 def read_experiment(folder: Path) -> Experiment:

@@ -261,11 +261,11 @@ def test_an_npz_is_imported_and_inspected(call, tmp_path, values):
 def test_a_foreign_file_is_inspected_and_nothing_is_written(call, tmp_path, values):
     values[0][3, 1, 2] = np.nan
     np.savez("foreign.npz", x=values[0].reshape(11, 35), y=values[1].reshape(11, 35))
-    out = done(call, "inspect", "foreign.npz")
+    out = done(call, "inspect", "foreign.npz", "--grid", "nodes")
     assert "11 pairs of float64" in out
     assert "u has NaN or infinity in sample 3" in out
     assert [path.name for path in tmp_path.iterdir()] == ["foreign.npz"]
-    done(call, "inspect", "foreign.npz", "--figure", "first.png")
+    done(call, "inspect", "foreign.npz", "--grid", "nodes", "--figure", "first.png")
     assert_a_figure(tmp_path / "first.png")
 
 

@@ -36,7 +36,7 @@ def u():
 
 def test_from_arrays_to_arrays(call, operator, u):
     np.savez("new.npz", u=u)
-    code, out, err = call("predict", "operator", "new.npz", "--out", "z.npz")
+    code, out, err = call("predict", "operator", "new.npz", "--out", "z.npz", "--grid", "nodes")
     assert (code, err) == (0, "")
     assert "5 functions on Grid(nodes, 7 x 11 points in [0, 1] x [0, 1])" in out
     written = np.load("z.npz")
@@ -53,7 +53,9 @@ def test_from_arrays_to_arrays(call, operator, u):
 
 def test_at_another_resolution(call, operator, u):
     np.save("new.npy", u)
-    assert call("predict", "operator", "new.npy", "--resolution", "13", "21", "--out", "z.h5")[0] == 0
+    assert (
+        call("predict", "operator", "new.npy", "--grid", "nodes", "--resolution", "13", "21", "--out", "z.h5")[0] == 0
+    )
     finer = Grid.uniform((13, 21))
     expected = operator(torch.tensor(u)[:, None], Grid.uniform((7, 11)), query=finer).detach()
     with h5py.File("z.h5") as file:
@@ -188,14 +190,18 @@ def test_equal_weights_are_remembered(call, tmp_path):
         (["operator", "u.npz"], 2, "out"),
         (["operator", "channels.npz", "--out", "z.npz"], 3, "(samples, 1, x, y)"),
         (["operator", "line.npz", "--out", "z.npz"], 3, "takes dimension 2"),
-        (["operator", "nan.npz", "--out", "z.npz"], 3, "sample 1 of u"),
+        (["operator", "nan.npz", "--grid", "nodes", "--out", "z.npz"], 3, "sample 1 of u"),
         (["operator", "far.npz", "--out", "z.npz"], 2, "trained on [0, 1]"),
         (["operator", "u.npz", "--u", "v", "--out", "z.npz"], 3, "no array 'v'"),
-        (["operator", "u.npz", "--resolution", "5", "5", "5", "--out", "z.npz"], 2, "one for each of 2 axes"),
-        (["operator", "u.npz", "--resolution", "1", "--out", "z.npz"], 2, "at least two points"),
+        (
+            ["operator", "u.npz", "--grid", "nodes", "--resolution", "5", "5", "5", "--out", "z.npz"],
+            2,
+            "one for each of 2 axes",
+        ),
+        (["operator", "u.npz", "--grid", "nodes", "--resolution", "1", "--out", "z.npz"], 2, "at least two points"),
         (["operator", "u.npz", "--bounds", "0", "--out", "z.npz"], 2, "bounds are pairs of numbers"),
         (["operator", "u.npz", "--layout", "b q", "--out", "z.npz"], 2, "unknown letter"),
-        (["operator", "u.npz", "--out", "u.npz/z.npz"], 5, "cannot write"),
+        (["operator", "u.npz", "--grid", "nodes", "--out", "u.npz/z.npz"], 5, "cannot write"),
         (["afno", "points.npz", "--out", "z.npz"], 2, "AFNO"),
     ],
 )

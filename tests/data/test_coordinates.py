@@ -12,8 +12,20 @@ from operformer.errors import DataError, UsageError
 
 def save(tmp_path, shape, z=None, **arrays):
     """A file with u and z of a shape, and more arrays."""
-    np.savez(tmp_path / "a.npz", u=np.ones((3, *shape)), z=np.ones((3, *(z or shape))), **arrays)
+    np.savez(
+        tmp_path / "a.npz",
+        **{"u": np.ones((n := len(arrays.get("u", "123")), *shape)), "z": np.ones((n, *(z or shape)))} | arrays,
+    )
     return tmp_path / "a.npz"
+
+
+def waves(*shape, is_periodic=True):
+    """Nine smooth functions that continue from the last point to the first, or do not."""
+    values = np.ones((9, *shape))
+    for k, n in enumerate(shape):
+        phase = np.linspace(0, 3, 9)[:, None] + (2 * pi * np.arange(n) / n if is_periodic else np.arange(n) / n)
+        values = values * (2 + np.sin(phase)).reshape(9, *[n if k == j else 1 for j in range(len(shape))])
+    return values
 
 
 def read(tmp_path, axes, **options):
@@ -29,11 +41,15 @@ def same(grid, other):
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("bounds", [((0, 1), (-1, 1)), ((-2.5, 2.5), (0, 2 * pi)), ((0, 10), (0, pi / 2))])
-@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic"])
+@pytest.mark.parametrize("kind", ["nodes", "cells", "periodic", "left"])
 def test_the_kind_is_recognised(kind, bounds, dtype, tmp_path):
-    grid = Grid.uniform((7, 11), bounds, kind)
+    grid = Grid.uniform((17, 23), bounds, kind)
     x, y = (axis.numpy().astype(dtype) for axis in grid.axes)
-    same(read(tmp_path, {"x": x, "y": y}), grid)
+    u = waves(17, 23, is_periodic=kind == "periodic")
+    same(operformer.read(save(tmp_path, (17, 23), x=x, y=y, u=u)).grid, grid)
+    if kind in ("periodic", "left"):
+        with pytest.raises(DataError, match=r"x runs from .* say --grid periodic .*, --grid left"):
+            read(tmp_path, {"x": x, "y": y})  # of constants nobody can tell
 
 
 def test_ends_that_are_not_round_are_nodes_unless_told_otherwise(tmp_path):
@@ -41,7 +57,7 @@ def test_ends_that_are_not_round_are_nodes_unless_told_otherwise(tmp_path):
     same(read(tmp_path, x), Grid.uniform(11, [(0.13, 0.77)]))
     same(read(tmp_path, x, grid="cells"), Grid.uniform(11, [(0.13 - 0.032, 0.77 + 0.032)], "cells"))
     same(read(tmp_path, x, grid="periodic"), Grid.uniform(11, [(0.13, 0.77 + 0.064)], "periodic"))
-    same(read(tmp_path, x, bounds=[(0.13, 0.834)]), Grid.uniform(11, [(0.13, 0.834)], "periodic"))
+    same(read(tmp_path, x, bounds=[(0.13, 0.834)], grid="periodic"), Grid.uniform(11, [(0.13, 0.834)], "periodic"))
 
 
 def test_pixels_are_cells_and_indices_are_nodes(tmp_path):
@@ -51,7 +67,7 @@ def test_pixels_are_cells_and_indices_are_nodes(tmp_path):
 
 def test_many_points_in_single_precision(tmp_path):
     x = (2 * pi * np.arange(16384) / 16384).astype(np.float32)
-    same(read(tmp_path, {"x": x}), Grid.uniform(16384, [(0, 2 * pi)], "periodic"))
+    same(read(tmp_path, {"x": x}, grid="periodic"), Grid.uniform(16384, [(0, 2 * pi)], "periodic"))
     bent = np.linspace(0, 1, 101) + 0.002 * np.sin(np.linspace(0, pi, 101))
     assert read(tmp_path, {"x": bent}).kind == "rectilinear"
 
@@ -66,7 +82,7 @@ def test_other_spacings_are_kept(tmp_path):
 def test_axes_of_several_kinds_keep_the_weights_of_each(tmp_path):
     cells = Grid.uniform(7, kind="cells")
     periodic = Grid.uniform(11, [(0, 2 * pi)], "periodic")
-    grid = read(tmp_path, {"x": cells.axes[0].numpy(), "y": periodic.axes[0].numpy()})
+    grid = read(tmp_path, {"x": cells.axes[0].numpy(), "y": periodic.axes[0].numpy()}, grid=("cells", "periodic"))
     assert grid.kind == "rectilinear"
     np.testing.assert_allclose(grid.weights, np.full((7, 11), 2 * pi / 77), rtol=1e-12)
     np.testing.assert_allclose(grid.bounds, [(0, 1), (-pi / 11, 2 * pi - pi / 11)], rtol=1e-12)
@@ -84,7 +100,7 @@ def test_the_usual_names(pattern, tmp_path):
 def test_all_points_of_a_tensor_product_are_its_axes(tmp_path):
     x, y = np.meshgrid(X, Y, indexing="ij")
     same(operformer.read(save(tmp_path, (7, 11), X=x, Y=y)).grid, BOX)
-    with pytest.raises(DataError, match="do not vary along axis 0 alone"):
+    with pytest.raises(DataError, match="do not vary along one axis alone"):
         operformer.read(save(tmp_path, (7, 11), X=x + 0.1 * y, Y=y))
 
 
@@ -181,7 +197,8 @@ def test_points_in_the_plane_are_not_taken_for_a_line(tmp_path):
 
 def test_without_coordinates_the_user_says_where(tmp_path):
     path = save(tmp_path, (7,))
-    same(operformer.read(path).grid, Grid.uniform(7))
+    with pytest.raises(DataError, match=r"does not say where its 7 points are: say --grid nodes .*, --grid cells .*, "):
+        operformer.read(path)
     same(operformer.read(path, grid="cells", bounds=[(0, 2)]).grid, Grid.uniform(7, [(0, 2)], "cells"))
     own = Grid.rectilinear([0.0, 0.1, 0.3, 0.4, 0.7, 0.9, 1.0])
     assert operformer.read(path, grid=own).grid is own

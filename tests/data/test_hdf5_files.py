@@ -39,9 +39,11 @@ def test_only_what_is_asked_for_is_read(numbered, tmp_path):
     content = bytearray((tmp_path / "a.h5").read_bytes())
     content[place : place + 8] = b"\xff" * 8
     (tmp_path / "a.h5").write_bytes(content)
-    np.testing.assert_array_equal(operformer.read(tmp_path / "a.h5", count=4).u[:, 0], u[:4])
+    np.testing.assert_array_equal(
+        operformer.read(tmp_path / "a.h5", layout="b x", grid="nodes", count=4).u[:, 0], u[:4]
+    )
     with pytest.raises(DataError, match="damaged"):
-        operformer.read(tmp_path / "a.h5")
+        operformer.read(tmp_path / "a.h5", grid="nodes")
 
 
 def test_a_folder_of_files_is_read_in_order(numbered, tmp_path):
@@ -49,14 +51,14 @@ def test_a_folder_of_files_is_read_in_order(numbered, tmp_path):
     for k, part in enumerate((slice(0, 2), slice(2, 3), slice(3, 5))):
         with h5py.File(tmp_path / f"part{k}.hdf5", "w") as file:
             file["u"], file["z"] = u[part], u[part, 0]
-    samples = operformer.read(tmp_path)
+    samples = operformer.read(tmp_path, grid="nodes")
     np.testing.assert_array_equal(samples.u, u)
     np.testing.assert_array_equal(samples.z[:, 0], u[:, 0])
     for first in range(5):
         for count in range(1, 6 - first):
-            part = operformer.read(tmp_path, first=first, count=count)
+            part = operformer.read(tmp_path, grid="nodes", first=first, count=count)
             np.testing.assert_array_equal(part.u, u[first : first + count])
-            blocks = list(read_blocks(tmp_path, 2, Options(), first, count))
+            blocks = list(read_blocks(tmp_path, 2, Options(grid="nodes"), first, count))
             assert torch.cat([block.u for block in blocks]).equal(part.u)
             assert max(map(len, blocks)) <= 2
 
@@ -66,12 +68,12 @@ def test_what_cannot_fit_into_memory_is_not_tried(tmp_path, monkeypatch):
         file["u"] = file["z"] = np.ones((50, 1000), np.float32)
     monkeypatch.setattr("os.sysconf", lambda name: 10 if name == "SC_PHYS_PAGES" else 4096)
     with pytest.raises(ResourceError, match="read a part of it with first= and count="):
-        operformer.read(tmp_path / "a.h5")
-    assert len(operformer.read(tmp_path / "a.h5", first=7, count=5)) == 5
+        operformer.read(tmp_path / "a.h5", grid="nodes")
+    assert len(operformer.read(tmp_path / "a.h5", grid="nodes", first=7, count=5)) == 5
 
 
 def test_a_group_that_holds_itself_is_walked_once(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["0"] = file["1"] = np.ones((5, 7))  # names that PDEBench gives to groups
         file["loop"] = file["/"]
-    assert len(operformer.read(tmp_path / "a.h5", "0", "1")) == 5
+    assert len(operformer.read(tmp_path / "a.h5", "0", "1", grid="nodes")) == 5

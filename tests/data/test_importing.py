@@ -127,7 +127,12 @@ def test_no_pairs_and_no_space_are_refused(tmp_path, monkeypatch):
 def test_channels_keep_the_names_of_the_file_and_samples_may_be_left_out(tmp_path):
     u, z = torch.rand(70, 9, 2).numpy(), torch.rand(70, 9).numpy()
     np.savez(tmp_path / "mine.npz", permeability=u, head=z)
-    names = {"u": ["permeability"], "z": ["head"], "layout": ("b t c", "b t")}  # a series, whose axis is time
+    names = {
+        "u": ["permeability"],
+        "z": ["head"],
+        "layout": ("b t c", "b t"),
+        "grid": "nodes",
+    }  # a series, whose axis is time
     stored = import_pairs(tmp_path / "mine.npz", tmp_path / "set", **names, skip=[69, 3])
     fields = stored.manifest.header.fields
     assert (fields.inputs, fields.outputs) == (("permeability_0", "permeability_1"), ("head",))

@@ -51,7 +51,7 @@ def test_small_integers_that_matlab_calls_double(order, tmp_path):
         parts += element(order, 2, bytes(range(35)))
         content += element(order, 14, parts)
     (tmp_path / "a.mat").write_bytes(content)
-    samples = operformer.read(tmp_path / "a.mat")
+    samples = operformer.read(tmp_path / "a.mat", grid="nodes")
     assert samples.u.dtype == torch.float64
     np.testing.assert_array_equal(samples.u[:, 0], np.arange(35).reshape(7, 5).T)
     np.testing.assert_array_equal(samples.u[:, 0], loadmat(tmp_path / "a.mat")["u"])

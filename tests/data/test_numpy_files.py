@@ -11,7 +11,7 @@ from operformer.errors import DataError
 def test_a_pair_with_names_that_say_so(names, save, numbered, tmp_path):
     u, z = numbered("b c x y"), numbered("b x y")
     save(tmp_path / "a.npz", **dict(zip(names, (u, z), strict=True)), extra=np.arange(3), note=np.array("text"))
-    samples = operformer.read(tmp_path / "a.npz")
+    samples = operformer.read(tmp_path / "a.npz", grid="nodes")
     np.testing.assert_array_equal(samples.u, u)
     np.testing.assert_array_equal(samples.z, z[:, None])
     assert samples.u.dtype == samples.z.dtype == torch.float64
@@ -21,7 +21,7 @@ def test_a_pair_with_names_that_say_so(names, save, numbered, tmp_path):
 def test_several_arrays_become_channels_in_their_order(numbered, tmp_path):
     one, two, three = numbered("b x"), numbered("b c x") + 0.25, numbered("b x") + 0.5
     np.savez(tmp_path / "a.npz", one=one, two=two, three=three)
-    samples = operformer.read(tmp_path / "a.npz", ["three", "two"], ("one",))
+    samples = operformer.read(tmp_path / "a.npz", ["three", "two"], ("one",), grid="nodes")
     np.testing.assert_array_equal(samples.u, np.concatenate([three[:, None], two], axis=1))
     np.testing.assert_array_equal(samples.z, one[:, None])
 
@@ -30,7 +30,7 @@ def test_two_files(numbered, tmp_path):
     u, z = numbered("b x y").astype(">f4"), np.asfortranarray(numbered("b x y c"))
     np.save(tmp_path / "in.npy", u)
     np.save(tmp_path / "out.npy", z)
-    samples = operformer.read(tmp_path / "in.npy", z=str(tmp_path / "out.npy"))
+    samples = operformer.read(tmp_path / "in.npy", z=str(tmp_path / "out.npy"), grid="nodes")
     np.testing.assert_array_equal(samples.u, u[:, None].astype(np.float64))
     np.testing.assert_array_equal(samples.z, np.moveaxis(z, -1, 1))
 
@@ -39,7 +39,7 @@ def test_two_files(numbered, tmp_path):
 def test_what_is_no_double_is_single(dtype, tmp_path):
     values = np.arange(35).reshape(5, 7).astype(dtype)
     np.savez(tmp_path / "a.npz", u=values, z=np.ones((5, 7), np.float32))
-    samples = operformer.read(tmp_path / "a.npz")
+    samples = operformer.read(tmp_path / "a.npz", grid="nodes")
     assert samples.u.dtype == samples.z.dtype == torch.float32
     np.testing.assert_array_equal(samples.u[:, 0], values.astype(np.float32))
 
@@ -49,7 +49,7 @@ def test_u_and_z_get_the_wider_precision_and_what_is_not_finite_is_kept(tmp_path
     z[3, 2], z[4, 1] = np.nan, np.inf
     np.savez(tmp_path / "data", u=np.ones((5, 7), bool), z=z)
     (tmp_path / "data.npz").rename(tmp_path / "data.bin")  # the name of a file does not matter
-    samples = operformer.read(str(tmp_path / "data.bin"))
+    samples = operformer.read(str(tmp_path / "data.bin"), grid="nodes")
     assert samples.u.dtype == samples.z.dtype == torch.float64
     np.testing.assert_array_equal(samples.z[:, 0], z)
 

@@ -120,7 +120,7 @@ def test_a_group_for_each_sample(space, numbered, tmp_path):
 def test_a_late_group_that_differs_is_found_when_it_is_read(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         for k in range(3):
-            file[f"{k:04}/data"], file[f"{k:04}/grid/x"] = np.ones((2, 7, 1), np.float32), np.arange(7) + (k == 2)
+            file[f"{k:04}/data"], file[f"{k:04}/grid/x"] = np.ones((2, 7, 1), np.float32), np.arange(7) + 0.5 + (k == 2)
     assert len(operformer.read(tmp_path / "a.h5", count=2)) == 2
     with pytest.raises(DataError, match="0002 and 0000 are known on different grids"):
         operformer.read(tmp_path / "a.h5")

@@ -56,7 +56,7 @@ def test_lists_and_tuples_go_by_position(tmp_path):
     x, y = torch.randn(5, 7), torch.randn(5, 7)
     for value in ((x, y), [x, y]):
         torch.save(value, tmp_path / "a.pt")
-        samples = operformer.read(tmp_path / "a.pt", "0", "1")
+        samples = operformer.read(tmp_path / "a.pt", "0", "1", grid="nodes")
         assert torch.equal(samples.u[:, 0], x)
         assert torch.equal(samples.z[:, 0], y)
 
@@ -66,7 +66,7 @@ def test_darcy_flow_of_neuraloperator(tmp_path, monkeypatch):
     x, y = torch.randn(5, 16, 16) > 0, torch.randn(5, 16, 16)
     torch.save({"x": x, "y": y}, tmp_path / "darcy_train_16.pt")
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("torch.load was called"))
-    samples = operformer.read(tmp_path / "darcy_train_16.pt")
+    samples = operformer.read(tmp_path / "darcy_train_16.pt", grid="left")
     assert torch.equal(samples.u, x[:, None].float())
     assert torch.equal(samples.z, y[:, None])
 

@@ -65,7 +65,8 @@ def test_what_is_written_is_read_as_the_same_grid(suffix, tmp_path):
         if grid.counts:
             u, z = (values.where(is_point(grid), 0.0) for values in (u, z))
         operformer.write(Samples(u, z, grid), tmp_path / f"out{suffix}")
-        back = operformer.read(tmp_path / f"out{suffix}")
+        letters = "n" if grid.axes is None else "xyz"[: grid.dim]
+        back = operformer.read(tmp_path / f"out{suffix}", layout=f"b c {letters}")
         there = back.grid
         assert (there.kind, there.bounds, there.shape, there.counts) == (
             grid.kind,

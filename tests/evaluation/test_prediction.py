@@ -154,7 +154,7 @@ def test_the_operator_says_which_axis_is_channels(shape, layout, move, tmp_path)
     np.save(tmp_path / "new.npy", u)
     torch.save({"x": torch.tensor(u)}, tmp_path / "new.pt")
     for name in ("new.npz", "new.npy", "new.pt"):
-        found, grid = operformer.read_inputs(tmp_path / name, tno(), layout=layout)
+        found, grid = operformer.read_inputs(tmp_path / name, tno(), layout=layout, grid="nodes")
         np.testing.assert_array_equal(found, u.transpose(move))
         assert (grid.shape, grid.kind, grid.bounds) == ((7, 11), "nodes", tuple(BOXES[2]))
 

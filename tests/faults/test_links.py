@@ -22,7 +22,7 @@ COMMANDS = {
     "card": ["card", "here"],
     "generate": ["generate", "darcy-lognormal", "n_modes=4", "--samples", "5", "--resolution", "6", "--out", "here",
                  "--per-shard", "2"],
-    "import": ["import", "pairs.npz", "--out", "here"],
+    "import": ["import", "pairs.npz", "--grid", "nodes", "--out", "here"],
     "predict": ["predict", "run", "pairs.npz", "--out", "here/out.npz"],
     "predict --force": ["predict", "run", "pairs.npz", "--out", "here/out.npz", "--force"],
 }  # fmt: skip

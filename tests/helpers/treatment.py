@@ -59,6 +59,14 @@ class NotRun:
 SMALLER = (
     Smaller(r"operformer train lorenz-y (?!data\.resolution).*", append=_LINE),
     Smaller(r"python -m paper (train lorenz-y --recipe best|record|report results).*", tiny=True),
+    Smaller(r"python -m paper queue", append="lorenz-yz"),
+    Smaller(r"python -m paper queue --minutes .*", "lorenz-yz", {"--minutes 25": "--minutes 0.001"}, tiny=True),
+    Smaller(
+        r"python -m paper sweep .*",
+        append="darcy-416-vitno --rates 1e-3 --settings training.epochs=1 --settings data.train=2 "
+        "--settings data.validation=1 --settings operator.n_layers=1 --settings operator.n_modes=2",
+        replace={"--recipe same-operator": "--recipe smoke"},
+    ),
     Smaller(r"operformer train data/mine .*", replace={"--minutes 2": "--minutes 0.02"}),
     Smaller(r"operformer train examples/darcy\.toml --out .*", append=_PLANE),
     Smaller(r"torchrun --nproc-per-node 4 .* train lorenz-y .*", _LINE, {"--nproc-per-node 4": "--nproc-per-node 2"}),
@@ -110,7 +118,7 @@ PROMISES: Mapping[str, tuple[str, ...]] = {
 def _write_mine() -> None:
     x = np.linspace(0, 1, 32)
     u = np.random.default_rng(0).normal(size=(60, 1, 1)) * np.sin(6 * x[:, None] + x)
-    np.savez("mine.npz", u=u, z=u.cumsum(-1) / 32)
+    np.savez("mine.npz", u=u, z=u.cumsum(-1) / 32, x=x, y=x)
 
 
 def _write_new() -> None:

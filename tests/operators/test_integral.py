@@ -192,12 +192,58 @@ def test_with_the_extension_the_operator_acts_on_the_mirrored_function():
     np.testing.assert_allclose(z.numpy(), expected, rtol=0, atol=1e-12)
 
 
+# First weights
+
+
+def waves(count, n_modes, grid, seed):
+    """Functions of the kept modes alone, (1, *shape, count), of mean square one."""
+    x, amplitudes = grid.points, noise(2, 2 * n_modes - 1, 2 * n_modes - 1, count, seed=seed)
+    k = torch.arange(1 - n_modes, n_modes, dtype=torch.float64)
+    phases = 2 * pi * (k[:, None, None, None] * x[..., 0] + k[None, :, None, None] * x[..., 1])
+    u = torch.einsum("klxy,klc->xyc", phases.cos(), amplitudes[0]) + torch.einsum(
+        "klxy,klc->xyc", phases.sin(), amplitudes[1]
+    )
+    return (u / u.square().mean().sqrt()).unsqueeze(0)
+
+
+@pytest.mark.parametrize("basis", [Fourier(), Cosine()])
+@pytest.mark.parametrize("n_modes", [2, 5])
+def test_first_outputs_are_as_large_whatever_grid_and_modes(n_modes, basis):
+    """A third of the input's mean square, as of nn.Linear; of white noise the share of the kept modes of it."""
+    operator = fourier_operator((n_modes, n_modes), 96, 96, basis)
+    kept = operator.modes.count
+    for n in (12, 24):
+        grid = Grid.uniform((n, n), kind="cells")
+        white = on_patches(operator, noise(1, n, n, 96, seed=1), grid, (1, 1)).square().mean()
+        assert float(white) == pytest.approx(kept / n**2 / 3, rel=0.2)  # 384 numbers at least
+        if isinstance(basis, Fourier):
+            smooth = on_patches(operator, waves(96, n_modes, grid, 2), grid, (1, 1)).square().mean()
+            assert float(smooth) == pytest.approx(1 / 3, rel=0.1)
+
+
+@pytest.mark.parametrize("basis", [Fourier(), Cosine(), Legendre()])
+def test_a_pointwise_start_is_one_matrix_at_each_point_of_the_kept_modes(basis):
+    operator, grid = fourier_operator((3, 3), 5, 4096, basis), Grid.uniform((24, 24), kind="cells")
+    operator.mixing.start_pointwise(64)
+    patches = make_patches(grid, (1, 1))
+    transform = make_transform(patches, basis, (3, 3), grid.weights)
+    u = noise(1, 24, 24, 5)
+    kept = patches.join(transform.synthesise(transform.analyse(patches.split(u))))
+    z, matrix = on_patches(operator, u, grid, (1, 1)), operator.mixing.weight[0]
+    torch.testing.assert_close(z, (kept @ matrix).detach(), rtol=1e-10, atol=1e-10)
+    share = float(z.square().mean() / kept.square().mean())
+    assert share == pytest.approx(5 / 64 / 3, rel=0.1)  # in_channels / (3 width)
+
+
 # The last layer of the experiments
 
 
 def test_the_spectral_residual_adds_an_integral_operator_on_all_of_d():
     torch.manual_seed(2)
     layer, z = SpectralResidual(3).make(2, 3).double(), noise(2, 7, 8, 3)
+    grid = Grid.uniform((7, 8), kind="cells")
+    assert torch.equal(layer(z, grid), z)  # as it starts
+    torch.nn.init.normal_(layer.operator.mixing.weight)
     waves = matrices(layer.operator.mixing, layer.operator.spectrum)
     for grid in (Grid.uniform((7, 8), [(0, 2), (-1, 5)], "periodic"), Grid.uniform((7, 8), kind="cells")):
         offset = 0.5 if grid.kind == "cells" else 0.0

@@ -7,25 +7,14 @@ from shutil import copytree
 
 import pytest
 from synthetic import pictured, record
-from tiny import line
 
+import operformer
 from operformer.errors import DataError, UsageError
+from operformer.evaluation.errors import evaluate
 from operformer.runs import read_run
-from paper import recipes
 from paper.archive import file_name, keep, read_archive, read_record, record_run
-from paper.catalogue import CATALOGUE
 
-NAME = "lorenz-yz"
-
-
-@pytest.fixture
-def tiny_catalogue(monkeypatch):
-    """A catalogue whose run takes a second."""
-    tiny = line(NAME)
-    monkeypatch.setitem(CATALOGUE, NAME, replace(CATALOGUE[NAME], authors=tiny, smoke=tiny))
-    ours = replace(tiny, training=replace(tiny.training, schedule="one-cycle"))
-    others = recipes._ours
-    monkeypatch.setattr(recipes, "_ours", lambda row: ours if row.name == NAME else others(row))
+NAME = "lorenz-yz"  # of tiny_catalogue
 
 
 def test_a_record_comes_back(tmp_path):
@@ -148,7 +137,17 @@ def test_a_run_becomes_a_record_by_four_commands(call, call_paper, tmp_path, mon
     assert values["seconds"] == pytest.approx(run.seconds, abs=1e-3)
     assert set(values["clock"]) == {"data", "evaluation"}
     assert {"commit", "is_clean", "device", "torch", "python", "started"} <= values["made"].keys()
-    assert call_paper("record", folder, "--recipe", "same-operator")[0] == 0  # the same run again
+    assert values["outputs"] == json.loads((folder / "outputs.json").read_text())
+    assert values["curve"] == pytest.approx([line["validation_error"] for line in run.metrics], rel=1e-3)
+    assert values["fresh"] is None
+    for e in run.evaluations:
+        assert there[e.label]["standardised"]["median"] == pytest.approx(e.standardised.median)
+    assert call_paper("record", folder, "--recipe", "same-operator", "--fresh")[0] == 0  # the same run again
+    fresh = read_record(path).fresh
+    (samples,) = run.experiment.problem.sample(500, 8, seed=10**6, first=16).blocks(500)
+    found = evaluate(operformer.load(folder / "operator"), samples, outputs=run.outputs)
+    assert fresh.errors == pytest.approx(found.errors, rel=1e-3)
+    assert fresh.standardised.worst == pytest.approx(found.standardised.worst, rel=1e-3)
     code, out, err = call_paper("report", "results")
     assert (code, err) == (0, "")
     assert "1 records" in out

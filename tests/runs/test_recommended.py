@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
     home = tmp_path_factory.mktemp("own")
     u = np.random.default_rng(0).normal(size=(20, 3)) @ np.cos(np.pi * np.outer(range(3), np.linspace(0, 1, 17)))
     np.savez(home / "mine.npz", u=u, z=u.cumsum(-1) / 16)
-    import_pairs(home / "mine.npz", home / "set", layout="b x")
+    import_pairs(home / "mine.npz", home / "set", layout="b x", grid="nodes")
     return home
 
 
