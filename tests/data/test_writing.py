@@ -46,7 +46,7 @@ def any_grid(draws):
     if kind in KINDS[:4]:
         return Grid.uniform([draws.choice(PRIMES) for _ in bounds], bounds, kind)
     if kind == "rectilinear":
-        axes = [[draws.uniform(*ends) for _ in range(draws.choice(PRIMES))] for ends in bounds]
+        axes = [[draws.uniform(*ends) for _ in range(draws.choice(PRIMES[1:]))] for ends in bounds]
         return Grid.rectilinear(*axes, bounds=draws.choice([None, bounds]))
     counts = [draws.choice(PRIMES) for _ in range(3 if kind == "ragged" else 1)]
     points = [[[draws.uniform(*ends) for ends in bounds] for _ in range(n)] for n in counts]
