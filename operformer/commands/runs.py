@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -69,7 +70,7 @@ def train(
     from operformer.errors import UsageError
     from operformer.runs import continued, find_experiment, is_first, is_run, is_set, recommended_experiment, train_run
 
-    name = Path(experiment).resolve().stem
+    name = Path(os.path.realpath(experiment)).stem  # resolve() fails on a link to itself
     if is_run(experiment):
         if overrides or recipe or start or out:
             raise UsageError(f"{experiment} is a run, which is resumed as it is; it takes --more alone")

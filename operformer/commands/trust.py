@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from operformer.domain import Grid
     from operformer.operators import Operator
 
+MOST_SAMPLES = 10_000  # of a certificate, on each of its grids
 Sizes = Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative="")]
 Texts = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
 
@@ -62,8 +63,10 @@ def certify(
     operator = operator.double()
     if resolution and len(resolution) != operator.dim:
         raise UsageError(f"resolution must be one number for each of {operator.dim} axes: got {len(resolution)}")
-    if samples < 1:
-        raise UsageError(f"samples must be at least 1: got {samples}")
+    if not 1 <= samples <= MOST_SAMPLES:
+        raise UsageError(f"samples must be from 1 to {MOST_SAMPLES}: got {samples}")
+    if not 0 <= seed < 2**32:
+        raise UsageError(f"seed must be from 0 to 2^32 - 1: got {seed}")
     probes: Probes
     if inputs == "smooth":
         probes = smooth_probes(operator, samples, seed=seed, periodic=(kind or operator.usual_kind) == "periodic")

@@ -75,8 +75,8 @@ class Draw:
             raise UsageError(f"a draw has {LAST_PAIR} pairs: got {self.count} from pair {self.first} on")
         if self.dtype not in ("float32", "float64"):
             raise UsageError(f'dtype must be "float32" or "float64": got {self.dtype!r}')
-        if self.per_shard is not None and self.per_shard < 1:
-            raise UsageError(f"a shard must hold at least one pair: got {self.per_shard}")
+        if self.per_shard is not None and not 1 <= self.per_shard < 2**62:
+            raise UsageError(f"a shard must hold at least one pair, and fewer than 2^62: got {self.per_shard}")
 
 
 @dataclass(frozen=True)

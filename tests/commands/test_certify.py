@@ -91,7 +91,7 @@ def test_wrong_usage_is_one_line(call):
         (["mine", "--inputs", "problem"], 2, "an operator without its problem"),
         (["mine", "--resolution", 8, 8], 2, "one number for each of 1 axes"),
         (["mine", "--resolution", 7], 2, "resolution must be even"),
-        (["mine", "--samples", 0], 2, "samples must be at least 1"),
+        (["mine", "--samples", 0], 2, "samples must be from 1"),
     ):
         found, _, err = call(*arguments)
         assert found == code

@@ -27,7 +27,7 @@ COMMANDS = {
     "report": ["report", "run"],
     "card": ["card", "run"],
     "predict": ["predict", "run", "pairs.npz", "--out", "run/out.npz", "--force"],
-    "import": ["import", "pairs.npz", "--grid", "nodes", "--out", "set"],
+    "import": ["import", "pairs.npz", "--layout", "b c x", "--grid", "nodes", "--out", "set"],
 }  # fmt: skip
 OFFSETS = (0, 100, 400)  # bytes that still fit onto the disk
 TIMES = {"seconds.json", "report.html"}  # what is another at each run: how long it took

@@ -58,7 +58,7 @@ def fork(action, environment=None, errors=None):
         os.environ.update(environment or {})
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
-        os.dup2(silent if errors is None else os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+        os.dup2(silent if errors is None else os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
         sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))  # not pytest's
         action()
         code = 0

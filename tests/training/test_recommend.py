@@ -72,6 +72,8 @@ def test_isotropic_kernels_are_given_up_for_much_smaller_errors_alone(errors, ex
     assert winner([({"basis": name}, Training()) for name in names], list(errors)) == expected
     without = winner([({"basis": name}, Training()) for name in names[1:]], list(errors[1:]))
     assert errors[1:][without] == min(errors[1:])
+    periodic = [({"basis": name}, Training()) for name in ("isotropic-fourier", "fourier")]
+    assert winner(periodic, [0.6, 0.5]) == 1
 
 
 def test_on_a_line_there_are_no_directions():
