@@ -73,7 +73,9 @@ def test_at_points_of_a_file(call, operator, u):
     Path("points.csv").write_text("\n".join(["x, y", *lines, ""]))
     expected = operator(torch.tensor(u)[:, None], Grid.uniform((7, 11)), query=Grid.scattered(points)).detach()
     for name in ("points.npy", "points.npz", "points.csv"):
-        code, out, err = call("predict", "operator", "new.npy", "--points", name, "--out", "z.npz", "--force")
+        code, out, err = call(
+            "predict", "operator", "new.npy", "--grid", "nodes", "--points", name, "--out", "z.npz", "--force"
+        )
         assert (code, err) == (0, "")
         assert "predicted on Grid(scattered, 9 points" in out
         with np.load("z.npz") as written:
@@ -98,7 +100,7 @@ def test_files_without_points_are_refused(call, operator, u, name, content, comp
     np.save("new.npy", u)
     if content is not None:
         Path(name).write_text(content)
-    code, _, err = call("predict", "operator", "new.npy", "--points", name, "--out", "z.npz")
+    code, _, err = call("predict", "operator", "new.npy", "--grid", "nodes", "--points", name, "--out", "z.npz")
     assert code in (2, 3)
     assert err.count("\n") == 1
     assert re.search(complaint, err)
