@@ -48,7 +48,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
             return function(*bound.args, **bound.kwargs)
         except (MemoryError, OverflowError, RuntimeError) as error:
             title = function.__qualname__.removesuffix(".__init__")
-            if is_too_large(error):
+            if is_too_large(error) and torch.get_default_device().type != "meta":  # where nothing takes memory
                 raise ResourceError(f"{title} needs more memory than there is; use smaller sizes") from None
             if "meta tensor" in str(error):
                 raise UsageError(f"{title} was given tensors on the device meta, which hold no values") from None

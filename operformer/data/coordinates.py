@@ -173,7 +173,9 @@ def grid_of_points(
         raise DataError(f"{path} has points that are not finite; give a Grid without them")
     with _refusing_points(bounds, path):
         box = bounds or _box_of(points)
-        return Grid.scattered(torch.tensor(points), _weights(points, weights, rule, box), box)
+        grid = Grid.scattered(torch.tensor(points), _weights(points, weights, rule, box), box)
+        equal = Grid.scattered(torch.tensor(points), None, box)  # equal weights count as none given
+        return equal if torch.equal(equal.weights, grid.weights) else grid
 
 
 def grid_of_many_points(

@@ -230,14 +230,15 @@ class Options:
         """The points of scattered values."""
         points, many = find_points(contents, taken), find_many_points(contents, taken)
         if points is None and many is not None:
-            box = self._box(contents.arrays[many].shape[2])
+            dim = contents.arrays[many].shape[2]
+            box = self.bounds or written_bounds(contents, dim) or self._box(dim)
             return grid_of_many_points(contents, many, extent, self.weights, box)
         if points is None or len(points) != extent["n"]:
             held = "no points" if points is None else f"{len(points)} points"
             remedy = "store them as points (N, d), or give a Grid.scattered"
             raise DataError(f"{contents.path} has {held} for {extent['n']} scattered values; {remedy}")
         weights = find_weights(contents, taken, len(points))
-        box = self._box(points.shape[1])
+        box = self.bounds or written_bounds(contents, points.shape[1]) or self._box(points.shape[1])
         if box is not None and self.bounds is None:  # what is expected may be rounded, and is not the user's word
             ends = zip(box, points.min(0), points.max(0), strict=True)
             box = [(min(lower, float(first)), max(upper, float(last))) for (lower, upper), first, last in ends]

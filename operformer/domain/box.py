@@ -37,13 +37,18 @@ def checked_bounds(bounds: GivenBounds | None, dim: int | None) -> Bounds:
 def as_numbers(values: Any, name: str) -> Tensor:
     """Real numbers as a tensor of the precision that was given; Python's own numbers are float64."""
     try:
-        found = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+        found = values if isinstance(values, Tensor) else torch.as_tensor(_usable(np.asarray(values)))
     except (TypeError, ValueError, RuntimeError, OverflowError):
         found = None
     is_dense = found is not None and found.layout == torch.strided and not found.is_meta
     if found is None or not is_dense or found.is_complex() or found.dtype == torch.bool:
         raise UsageError(f"{name} must be an array of real numbers: got {named(values)}")
     return found
+
+
+def _usable(array: np.ndarray) -> np.ndarray:
+    """The array as torch can share it: not read-only, and not backwards."""
+    return array if array.flags.writeable and min(array.strides, default=0) >= 0 else array.copy()
 
 
 def checked_points(points: Any, bounds: Bounds) -> Tensor:

@@ -41,6 +41,7 @@ OPERATORS: dict[str, type[Operator]] = {
 }
 
 
+SCALES = ("input_scale", "output_scale", "domain_extent")  # what would lose every value if it were 0
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -202,4 +203,6 @@ def _checked_kind(weights: dict[str, Tensor], path: Path) -> torch.dtype:
             raise DataError(f"{path} holds {tensor.dtype} in {name}, where one kind of numbers belongs; restore it")
         if not bool(torch.isfinite(tensor).all()):
             raise DataError(f"{path} holds a value in {name} that is not finite; restore it from a copy")
+        if name.endswith(SCALES) and bool((tensor == 0).any()):
+            raise DataError(f"{path} holds 0 in {name}, which divides or multiplies; restore it from a copy")
     return kind

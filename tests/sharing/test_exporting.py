@@ -142,7 +142,7 @@ def test_the_operator_is_left_as_it_was(tmp_path):
     ("make", "path", "kind", "message"),
     [
         (lambda: TNO(1, **SMALL), "a.pt", "nodes", r"a \.pt2 or an \.onnx file"),
-        (lambda: TNO(1, **SMALL), "a.pt2", "rectilinear", "nodes, cells, periodic"),
+        (lambda: TNO(1, **SMALL), "a.pt2", "rectilinear", "kind must be .nodes. or .cells. or .periodic. or .left."),
         (lambda: TNO(1, **SMALL, sources=9), "a.pt2", "nodes", "operator.sources=None"),
         (lambda: TNO(1, **SMALL, initial_channels=1), "a.onnx", "cells", "cells have none"),
         (lambda: FANO((3,), 3, **SMALL), "a.pt2", "left", "patches of left ends differ in size"),
