@@ -11,6 +11,7 @@ import resource
 import signal
 import tempfile
 import traceback
+import warnings
 from collections import Counter
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
@@ -22,7 +23,7 @@ import torch
 
 import operformer
 from operformer import Grid, Samples, Training
-from operformer.errors import OperformerError
+from operformer.errors import OperformerError, OperformerWarning
 
 SECONDS = 20
 MEMORY = 6 * 2**30  # bytes more than there are when the calls begin
@@ -349,7 +350,8 @@ def campaign(count, seed, folder):
     """What became of so many calls: how many worked and were refused, and every other one with its place."""
     known, chosen = calls(count, seed, folder)
     found, broken = Counter(), []
-    with limited(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+    with limited(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore", OperformerWarning)  # what the library means to say
         for call in chosen:
             try:
                 outcome = attempt(known, call)
