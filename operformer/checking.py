@@ -37,14 +37,14 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
             for key in kwargs:
                 check_name(key, names, f"{title} has no argument {key}")
             raise UsageError(f"{title}: {error}") from None
-        for name, value in bound.arguments.items():
-            if form.parameters[name].kind is Parameter.VAR_KEYWORD:
-                continue
-            if form.parameters[name].kind is Parameter.VAR_POSITIONAL:
-                bound.arguments[name] = tuple(converted(one, hints[name], name) for one in value)
-            elif name in hints:
-                bound.arguments[name] = converted(value, hints[name], name)
         try:
+            for name, value in bound.arguments.items():
+                if form.parameters[name].kind is Parameter.VAR_KEYWORD:
+                    continue
+                if form.parameters[name].kind is Parameter.VAR_POSITIONAL:
+                    bound.arguments[name] = tuple(converted(one, hints[name], name) for one in value)
+                elif name in hints:
+                    bound.arguments[name] = converted(value, hints[name], name)
             return function(*bound.args, **bound.kwargs)
         except (MemoryError, OverflowError, RuntimeError) as error:
             title = function.__qualname__.removesuffix(".__init__")

@@ -200,7 +200,7 @@ def write_bytes(path: Path, content: bytes, is_lasting: bool = True, is_new: boo
     except OSError as error:
         if holder:
             holder.check()
-        if is_new and isinstance(error, FileExistsError):
+        if is_new and isinstance(error, FileExistsError) and os.path.lexists(path):
             raise UsageError(f"{path} is there already, and was not replaced; give another name") from None
         raise ResourceError(f"cannot write {path}: {_reason(error)}; what was there before is untouched") from None
 
