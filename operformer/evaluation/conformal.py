@@ -23,8 +23,9 @@ from operformer.checking import checked
 from operformer.domain import Grid, Pairs, Samples
 from operformer.domain.interpolation import interpolate
 from operformer.domain.quadrature import check_values
-from operformer.domain.samples import check_samples
+from operformer.domain.samples import Moments, check_samples
 from operformer.errors import DivergedError, UsageError
+from operformer.evaluation.cautions import warn
 from operformer.evaluation.errors import predict
 from operformer.evaluation.loss import relative_l2
 from operformer.evaluation.prediction import together
@@ -34,7 +35,7 @@ from operformer.settings import named
 
 AnyOperator = Callable[[Tensor, Grid], Tensor]
 SpreadName = Literal["rms", "constant"]
-SMALLEST = 1e-2  # of its root mean square over D: s is not smaller, also where no error was seen
+SMALLEST = 0.1  # of its root mean square over D: s is not smaller, also where no error was seen
 ROUNDING = 1e-9  # relative; what counts as the same share
 
 
@@ -98,6 +99,7 @@ class Coverage:
     functions: float  # the share of pairs in the band on at least 1 - delta of D: 1 - alpha or more is promised
     volume: float  # the mean share of D in the band
     relative_errors: float  # the share of pairs whose relative L2 error is below the bound: 1 - alpha or more
+    width: float  # the half width's root mean square over D, as a multiple of the standard deviation of z
 
 
 @checked
@@ -111,11 +113,13 @@ def calibrate(
 
     Args:
         operator: an operator, or any callable ``operator(u, grid)``.
-        samples: at least 1 / alpha samples that were not trained on. Good value: some hundred.
+        samples: samples that were not trained on; for alpha = 0.1 at least 9, and 17 with an "rms" spread.
+            Good value: some hundred.
         alpha: the share of new samples that may leave the band. Good value: 0.1.
         delta: the share of D where a sample may leave the band and still counts as inside. Good value: 0.05.
         spread: "rms", s is the root mean square error at each point over the first half of the samples, which then
-            give no scores; "constant", s is one number for each channel.
+            give no scores; "constant", s is one number for each channel, which also takes the place of "rms", with a
+            warning, if there are too few samples for that.
 
     Returns:
         The calibration: ``half_width(grid)`` is the band's, ``bound`` that of the relative L2 error.
@@ -123,6 +127,7 @@ def calibrate(
     used = check_request(len(samples), alpha, delta, spread)
     check_samples(samples, "calibration")
     check_takes_functions(operator)
+    warn(_too_few(len(samples), used, alpha, spread))
     s = _root_mean_square(operator, samples[:used]) if used else _constant(operator, samples)
     scores, errors = [], []
     for block in samples[used:].blocks(together(samples.grid)):
@@ -138,22 +143,24 @@ def coverage(calibration: Calibration, operator: AnyOperator, samples: Samples) 
     """How often the band and the bound hold on these pairs, whose grid need not be that of the calibration."""
     check_samples(samples, "test")
     grid, half_width = samples.grid, calibration.half_width(samples.grid)
-    shares, errors = [], []
+    shares, errors, moments = [], [], Moments(samples.channels[1])
     for block in samples.blocks(together(grid)):
         difference, error = _errors(operator, block)
         is_inside = (difference.abs() <= half_width).all(1).double().flatten(1)
         weights = grid.weights.flatten()
         shares.append((is_inside @ weights / weights.sum()).cpu())
         errors.append(error.cpu())
+        moments.add(block.z, grid)
     share, error = torch.cat(shares), torch.cat(errors)
     is_covered = share >= (1 - calibration.delta) * (1 - ROUNDING)
     is_below = error <= calibration.relative_error
-    return Coverage(len(samples), *(float(values.double().mean()) for values in (is_covered, share, is_below)))
+    means = (float(values.double().mean()) for values in (is_covered, share, is_below))
+    return Coverage(len(samples), *means, _relative_width(half_width, moments.std, grid))
 
 
 def conformal_quantile(scores: Tensor, alpha: float) -> float:
     """The k-th smallest of n scores, k = ceil((n + 1) (1 - alpha)): one more exceeds it at most with alpha."""
-    _check_count(len(scores), alpha, len(scores))
+    _check_count(len(scores), alpha)
     rank = len(scores) + 1 - floor((len(scores) + 1) * alpha * (1 + ROUNDING))
     return float(scores.sort().values[rank - 1])
 
@@ -173,14 +180,14 @@ def least_count(alpha: float) -> int:
 
 
 def check_request(count: int, alpha: float, delta: float, spread: SpreadName) -> int:
-    """How many of so many pairs give the spread; refuses what they cannot answer."""
+    """How many of so many pairs give the spread, none if the others were too few; refuses what they cannot answer."""
     if not 0 < alpha < 1:
         raise UsageError(f"alpha must be between 0 and 1: got {alpha}; 0.1 is a coverage of 90 %")
     if not 0 <= delta < 1:
         raise UsageError(f"delta must be from 0 to below 1: got {delta}; 0.05 lets 5 % of the domain lie outside")
+    _check_count(count, alpha)
     used = count // 2 if spread == "rms" else 0
-    _check_count(count - used, alpha, count)
-    return used
+    return used if count - used >= least_count(alpha) else 0
 
 
 def _errors(operator: AnyOperator, block: Samples) -> tuple[Tensor, Tensor]:
@@ -209,7 +216,7 @@ def _worst_channel(difference: Tensor, spread: Tensor) -> Tensor:
 
 
 def _root_mean_square(operator: AnyOperator, samples: Pairs) -> Tensor:
-    """s(x) = (mean (z - G(u))^2 (x))^(1/2), and nowhere less than a hundredth of its own root mean square over D."""
+    """s(x) = (mean (z - G(u))^2 (x))^(1/2), and nowhere less than a tenth of its own root mean square over D."""
     grid = samples.grid
     total = torch.zeros((), dtype=torch.float64)
     for block in samples.blocks(together(grid)):
@@ -231,9 +238,27 @@ def _constant(operator: AnyOperator, samples: Pairs) -> Tensor:
     return values.detach().to(device, torch.float64).reshape(-1, *[1] * samples.grid.n_axes).expand(shape).contiguous()
 
 
-def _check_count(scored: int, alpha: float, given: int) -> None:
+def _check_count(count: int, alpha: float) -> None:
     least = least_count(alpha)
-    if scored < least:
-        halved = f", half of which give the spread; {2 * least - 1} are enough" if scored < given else ""
+    if count < least:
         asked = f"alpha={alpha:g} needs scores of at least {least} samples"
-        raise UsageError(f"{asked}: got {given}{halved}; or raise alpha")
+        raise UsageError(f"{asked}: got {count}; give more validation samples, or raise alpha")
+
+
+def _too_few(count: int, used: int, alpha: float, spread: SpreadName) -> list[str]:
+    """That the band has the same width everywhere, and what another form would take."""
+    if used or spread == "constant":
+        return []
+    enough = 2 * least_count(alpha) - 1
+    return [
+        f"{count} samples are too few for a band whose width varies over the domain: it is constant, as with "
+        f'spread="constant"; at alpha={alpha:g} {enough} validation samples are enough, or raise alpha'
+    ]
+
+
+def _relative_width(half_width: Tensor, deviation: Tensor, grid: Grid) -> float:
+    """The half width's root mean square over D and channels, in units of the deviation of z, or 1 where that is 0."""
+    units = torch.where(deviation > 0, deviation, 1.0).reshape(-1, *[1] * grid.n_axes)
+    share = half_width.cpu() / units
+    weights = grid.weights.cpu()
+    return float(((share.square() * weights).flatten(1).sum(1) / weights.sum()).mean().sqrt())

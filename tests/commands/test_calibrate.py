@@ -105,6 +105,20 @@ def test_the_same_width_everywhere(call, run):
     assert "everywhere" in out
 
 
+def test_few_draws_fall_back_to_the_same_width_in_one_line(call, run):
+    code, out, err = call("calibrate", run, "--draws", 15)
+    assert (code, err.count("\n")) == (0, 1)
+    assert "15 samples are too few" in err
+    assert 'spread="constant"; at alpha=0.1 17 validation samples are enough' in err
+    found = read_calibration(run / "calibration.json")
+    assert float(found.spread.max()) == float(found.spread.min())
+    counted = json.loads((run / "calibration.json").read_text())["coverage"]["1x"]
+    assert f"{counted['width']:.2g}" in out
+    z = PROBLEM.sample(29, 16, first=33).z  # the band has one width, so it is that over the deviation
+    half = float(found.half_width(found.grid).max())
+    assert counted["width"] == pytest.approx(half / float(z.std(correction=0)), rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [

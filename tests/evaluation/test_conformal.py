@@ -8,7 +8,7 @@ import torch
 
 from operformer import Grid
 from operformer.domain import Samples, l2_norm
-from operformer.errors import DataError, DivergedError, OperformerError, UsageError
+from operformer.errors import DataError, DivergedError, OperformerError, OperformerWarning, UsageError
 from operformer.evaluation.conformal import (
     calibrate,
     conformal_quantile,
@@ -117,6 +117,9 @@ def test_coverage_by_hand():
     assert (counted.count, counted.functions) == (4, 0.5)  # the second leaves the band on 0.05 of D, as it may
     assert counted.volume == pytest.approx((1 + 0.95 + 0.65 + 0) / 4, rel=1e-12)
     assert counted.relative_errors == 1.0
+    by_weights = samples.z.double().square() @ LINE.weights / 4, samples.z.double() @ LINE.weights / 4
+    deviation = sqrt(float(by_weights[0].sum()) - float(by_weights[1].sum()) ** 2)
+    assert counted.width == pytest.approx(1 / deviation, rel=1e-6)
 
 
 def test_an_operator_without_errors_has_a_band_without_width():
@@ -225,9 +228,9 @@ def test_the_band_beyond_the_outermost_cells_is_not_negative():
         ({"spread": "wide"}, "spread must be 'rms' or 'constant'"),
         (
             {"alpha": 0.05},
-            "alpha=0.05 needs scores of at least 19 samples: got 17, half of which give the spread; 37 are",
+            "alpha=0.05 needs scores of at least 19 samples: got 17; give more validation samples, or raise alpha",
         ),
-        ({"alpha": 0.05, "spread": "constant"}, "at least 19 samples: got 17; or raise alpha"),
+        ({"alpha": 0.05, "spread": "constant"}, "at least 19 samples: got 17"),
     ],
 )
 def test_what_cannot_be_promised_is_refused(arguments, part):
@@ -236,12 +239,19 @@ def test_what_cannot_be_promised_is_refused(arguments, part):
     assert part in str(caught.value)
 
 
-def test_the_count_that_a_refusal_names_is_enough():
-    for alpha in (0.5, 0.3, 0.2, 0.1, 0.07, 0.05, 0.01):
-        enough = 2 * least_count(alpha) - 1
-        assert calibrate(nothing, pairs(torch.ones(enough, 1, 4), LINE), alpha).count == least_count(alpha)
-        with pytest.raises(UsageError, match="needs scores"):
-            calibrate(nothing, pairs(torch.ones(enough - 1, 1, 4), LINE), alpha)
+@pytest.mark.parametrize("alpha", [0.3, 0.2, 0.1, 0.07, 0.05, 0.01])
+def test_too_few_samples_for_a_varying_width_give_a_constant_one(alpha):
+    enough, least = 2 * least_count(alpha) - 1, least_count(alpha)
+    assert calibrate(nothing, pairs(torch.ones(enough, 1, 4), LINE), alpha).count == least
+    for count in {enough - 1, least}:
+        samples = pairs(torch.rand(count, 1, 4, generator=torch.Generator().manual_seed(count)), LINE)
+        with pytest.warns(OperformerWarning, match=f"spread=.constant.; at alpha={alpha:g} {enough} validation"):
+            found = calibrate(nothing, samples, alpha)
+        expected = calibrate(nothing, samples, alpha, spread="constant")
+        assert (found.count, found.factor) == (expected.count, expected.factor)
+        assert torch.equal(found.spread, expected.spread)
+    with pytest.raises(UsageError, match="needs scores"):
+        calibrate(nothing, pairs(torch.ones(least - 1, 1, 4), LINE), alpha)
 
 
 @pytest.mark.parametrize(
@@ -264,5 +274,5 @@ def test_an_operator_of_the_library_is_asked_in_its_own_precision(make_operator,
     found = calibrate(operator, samples[:20])
     errors = (operator(samples.u.float(), samples.grid).double() - samples.z).detach()
     rms = errors[:10].square().mean(0).sqrt()
-    torch.testing.assert_close(found.spread, rms.clamp(min=1e-2 * float(l2_norm(rms, samples.grid)) / sqrt(2)))
+    torch.testing.assert_close(found.spread, rms.clamp(min=0.1 * float(l2_norm(rms, samples.grid)) / sqrt(2)))
     assert coverage(found, operator, samples[20:]).count == 11

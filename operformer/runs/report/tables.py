@@ -94,11 +94,12 @@ def set_table(found: Evaluation) -> Table:
 
 def coverage_table(coverages: Mapping[str, Coverage]) -> Table:
     """How often a calibration holds on test samples, by grid."""
-    rows = tuple(
-        (grid_name(label), str(c.count), f"{c.functions:.1%}", f"{c.volume:.1%}", f"{c.relative_errors:.1%}")
-        for label, c in coverages.items()
-    )
-    return Table("Test samples that it holds for", ("grid", "samples", "band", "volume inside", "error"), rows)
+    rows = []
+    for label, c in coverages.items():
+        shares = (f"{share:.1%}" for share in (c.functions, c.volume, c.relative_errors))
+        rows.append((grid_name(label), str(c.count), *shares, f"{c.width:.2g}"))
+    columns = "grid", "samples", "band", "volume inside", "error", "half width / deviation of z"
+    return Table("Test samples that it holds for", columns, tuple(rows))
 
 
 def remarks(run: Run) -> list[str]:
