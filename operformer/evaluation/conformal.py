@@ -154,8 +154,8 @@ def coverage(calibration: Calibration, operator: AnyOperator, samples: Samples) 
     share, error = torch.cat(shares), torch.cat(errors)
     is_covered = share >= (1 - calibration.delta) * (1 - ROUNDING)
     is_below = error <= calibration.relative_error
-    means = (float(values.double().mean()) for values in (is_covered, share, is_below))
-    return Coverage(len(samples), *means, _relative_width(half_width, moments.std, grid))
+    functions, volume, below = (float(values.double().mean()) for values in (is_covered, share, is_below))
+    return Coverage(len(samples), functions, volume, below, _relative_width(half_width, moments.std, grid))
 
 
 def conformal_quantile(scores: Tensor, alpha: float) -> float:
