@@ -35,13 +35,14 @@ from math import isqrt
 from pathlib import Path
 
 import torch
+from literal_forms import literal_attention
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
-from written_out import literal_attention
 
 from operformer import Grid
-from operformer.operators.attention import SMALL_HEADS, attend, log_density, with_bias
+from operformer.operators.attention import attend, log_density
+from operformer.operators.backends import SMALL_HEADS, with_bias
 from operformer.operators.few_weights import attend_nearly_equal, is_faster, split_weights
 from operformer.runs.provenance import provenance
 

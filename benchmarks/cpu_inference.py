@@ -17,8 +17,8 @@ from copy import deepcopy
 from pathlib import Path
 
 import torch
+from literal_forms import as_literal
 from torch import nn
-from written_out import as_literal
 
 from operformer import FANO, TNO, Grid, ViTNO
 
@@ -61,7 +61,7 @@ def make(case, arguments):
         # 8 points resolve 4 modes; 26 resolve those of the paper.
         n_modes = 4 if int(number) == 13 else {"ViTNO": 12, "FANO": 9}[name]
         kind = {"ViTNO": ViTNO, "FANO": FANO}[name]
-        operator = kind((int(number), int(number)), n_modes, final_modes=arguments.final_modes, **size)
+        operator = kind((int(number), int(number)), n_modes, last=arguments.last or None, **size)
         grid = Grid.uniform((104, 104), kind="cells")
     x = grid.points.float()
     return operator.eval(), grid, (torch.sin(6 * x[..., 0] * x[..., 1]) + torch.cos(5 * x[..., 0]))[None, None]
@@ -109,7 +109,7 @@ def main():
     parser.add_argument("--cases", nargs="+", choices=cases, default=cases)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--final-modes", type=int, default=32, help="of the last layer of ViTNO and FANO; 0 is without")
+    parser.add_argument("--last", type=int, default=32, help="of the last layer of ViTNO and FANO; 0 is without")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--compile", action="store_true", help="ours by torch.compile as well")
     parser.add_argument("--processor", action="store_true", help="its time, on a CPU that does other things as well")

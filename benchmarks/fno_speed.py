@@ -13,7 +13,7 @@ import time
 import warnings
 
 import torch
-from written_out import as_literal_fno
+from literal_forms import as_literal_fno
 
 from operformer import Grid
 from operformer.operators.baselines.fno import FNO, make_half_spectrum, spectral_convolution

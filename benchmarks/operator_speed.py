@@ -28,8 +28,8 @@ import time
 from pathlib import Path
 
 import torch
+from literal_forms import as_literal, as_literal_afno, as_literal_fno
 from torch.utils.flop_counter import FlopCounterMode
-from written_out import as_literal, as_literal_afno, as_literal_fno
 
 from operformer import FANO, TNO, ViTNO, set_precision
 from operformer.domain.quadrature import h1_norm
@@ -53,7 +53,7 @@ def make(name, scale):
     """How to make the operator, its resolution and a good batch size."""
     if scale == "toy":
         small = {"in_channels": 1, "out_channels": 1, "hidden_channels": 32, "n_layers": 2, "n_heads": 2}
-        patched = {"n_patches": (2, 2), "n_modes": 3, "final_modes": 5, **small}
+        patched = {"n_patches": (2, 2), "n_modes": 3, "last": 5, **small}
         return {
             "TNO": (lambda: TNO(2, **small), 16, 2),
             "ViTNO": (lambda: ViTNO(**patched), 32, 2),
@@ -64,8 +64,8 @@ def make(name, scale):
     size = {"in_channels": 1, "out_channels": 1, "hidden_channels": WIDTH, "n_layers": LAYERS, "n_heads": HEADS}
     return {
         "TNO": (lambda: TNO(2, **size), 64, 16),
-        "ViTNO": (lambda: ViTNO((13, 13), 12, final_modes=64, **size), 416, 16),
-        "FANO": (lambda: FANO((13, 13), 9, final_modes=64, **size), 416, 16),
+        "ViTNO": (lambda: ViTNO((13, 13), 12, last=64, **size), 416, 16),
+        "FANO": (lambda: FANO((13, 13), 9, last=64, **size), 416, 16),
         "FNO": (lambda: FNO(2, 1, 1), 416, 16),
         "AFNO": (lambda: AFNO((416, 416), 1, 1), 416, 8),
     }[name]

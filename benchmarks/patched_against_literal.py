@@ -13,7 +13,7 @@ import statistics
 import time
 
 import torch
-from written_out import as_literal
+from literal_forms import as_literal
 
 from operformer import FANO, Grid, ViTNO
 from operformer.evaluation.loss import relative_h1

@@ -8,8 +8,8 @@ import statistics
 import time
 
 import torch
+from literal_forms import literal_attention
 from torch.nn.functional import scaled_dot_product_attention
-from written_out import literal_attention
 
 from operformer.kernels import small_heads
 from operformer.kernels.small_heads import TILINGS, Tiling

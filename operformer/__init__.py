@@ -3,6 +3,8 @@
 The names below are looked up when they are first used, so that ``import operformer`` alone does not import torch.
 """
 
+# DESIGN.md: The front imports late
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

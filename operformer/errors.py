@@ -3,6 +3,8 @@
 Every message is one line: what was expected, what came, what to do.
 """
 
+# DESIGN.md: Four errors, four exit codes
+
 from operformer.text import plain
 
 

@@ -4,6 +4,8 @@ Whoever writes to a run or a set holds its folder (`held`). Everything inside is
 folder, so no link in it is followed. Nothing is written once the folder is not the one that was opened.
 """
 
+# DESIGN.md: Runs and sets are written below a handle of their folder
+
 from __future__ import annotations
 
 import errno

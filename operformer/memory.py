@@ -1,5 +1,7 @@
 """How much memory there is, asked before it is taken: what does not fit is refused in one line, with its size."""
 
+# DESIGN.md: Sizes are asked for before they are taken
+
 from __future__ import annotations
 
 import sys

@@ -1,5 +1,7 @@
 """Settings from outside, checked against the signature of what they configure: no unknown key, no wrong type."""
 
+# DESIGN.md: Settings are constructor arguments
+
 from __future__ import annotations
 
 import inspect

@@ -5,6 +5,8 @@ for the training grid; of every grid and norm there is a summary. The samples th
 (samples.py).
 """
 
+# DESIGN.md: Records are what RESULTS.md is made of
+
 from __future__ import annotations
 
 import json

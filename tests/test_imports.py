@@ -1,5 +1,7 @@
 """The import graph: packages know only those below them, modules never know each other in circles."""
 
+# DESIGN.md: Rooms
+
 import ast
 import json
 import subprocess

@@ -4,6 +4,8 @@ An array is a variable; its axes are named, and a variable of the same name hold
 values are packed (scale_factor, add_offset) and which of them are missing (_FillValue, missing_value), which are NaN.
 """
 
+# DESIGN.md: NetCDF needs no new dependency
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

@@ -3,6 +3,8 @@
 Where several readings remain the file is refused by a question that names the option for each of them.
 """
 
+# DESIGN.md: Points are found, or asked for
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

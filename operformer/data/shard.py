@@ -9,6 +9,8 @@ The Well has no problems without time: an input that does not vary in it and an 
 `WellDataset(path, n_steps_input=0, n_steps_output=1)`.
 """
 
+# DESIGN.md: A shard depends on its header and its index alone
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -5,6 +5,8 @@ cuts the pickle in the archive into opcodes, which runs nothing. The few opcodes
 tensors needs are followed. Any other opcode refuses the file, and so does a name outside `_STORAGES` and two others.
 """
 
+# DESIGN.md: Files of others execute nothing
+
 from __future__ import annotations
 
 import pickletools

@@ -8,6 +8,9 @@ grid changes them. An axis with a single patch has no faces and is not dilated.
 Lengths along an axis are measured in patches: D is [0, P], D_j^+ is [j - r, j + 1 + r].
 """
 
+# DESIGN.md: Patches may overlap and are blended
+# DESIGN.md: Overlap is a part of a patch's side
+
 from __future__ import annotations
 
 from collections.abc import Sequence

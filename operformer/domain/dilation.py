@@ -8,6 +8,8 @@ whose derivatives are slices again and add up in the same order at every call. W
 all of them, no slice may be empty; tables of indices take their place.
 """
 
+# DESIGN.md: Dilated patches are cut by slices
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace

@@ -4,6 +4,9 @@ Weights are tensor products of one-dimensional rules.
 # Paper: Delta x_k is a product of coordinate differences of consecutive points, zero at most steps of a 2-d grid.
 """
 
+# DESIGN.md: A function is its values and a grid
+# DESIGN.md: Left ends are a kind of their own
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

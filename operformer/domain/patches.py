@@ -5,6 +5,8 @@ and S_reshape is a reshape. Elsewhere patches are padded to a common size with p
 belongs to both patches that share it, and S'_reshape takes the mean of its values.
 """
 
+# DESIGN.md: The partition belongs to the domain
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -4,6 +4,10 @@ A function is a tensor of values ``(..., channels, *shape)`` on the points of a 
 the same weights, so all of them converge to the same integrals.
 """
 
+# DESIGN.md: Weights are products of one-dimensional rules
+# DESIGN.md: H1 by edges
+# DESIGN.md: Voronoi weights
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,7 @@
 """Functions on patches of D, read at points that are not those of the grid they were computed on."""
 
+# DESIGN.md: Reading between patches is exact
+
 from __future__ import annotations
 
 from collections.abc import Sequence

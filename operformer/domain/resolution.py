@@ -4,6 +4,8 @@ By quadrature the coefficients of sum_j c_j phi_j are G c, G_ij = sum_n w_n phi_
 Least squares divide by G, which is safe while its condition number is small.
 """
 
+# DESIGN.md: Scattered points are compared with the modes
+
 from __future__ import annotations
 
 from math import ceil, inf

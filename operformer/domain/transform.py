@@ -4,6 +4,8 @@ Analysis is a weighted sum of basis values at the points of a patch. Synthesis e
 coefficients belong to the patch and not to the grid: every grid has the same ones, up to its quadrature error.
 """
 
+# DESIGN.md: Modes that points do not resolve are left out
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

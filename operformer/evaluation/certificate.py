@@ -5,6 +5,8 @@ it is applied to the same functions on several grids, and its outputs are compar
 The difference between any two grids may be as large as the quadrature explains, and no larger.
 """
 
+# DESIGN.md: The certificate bounds the difference between every two grids
+
 from __future__ import annotations
 
 import warnings

@@ -7,6 +7,8 @@ Azizzadenesheli and Anandkumar (Calibrated uncertainty quantification for operat
 TMLR 2024); here the share is measured by the grid's weights, so it means the same on every grid.
 """
 
+# DESIGN.md: Bands count volume
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,9 @@
 """Continuum attention (Section 2, Definitions 1-8) and its multi-head form (equation multihead1)."""
 
+# DESIGN.md: Log-weights are a bias of the scores
+# DESIGN.md: Half precision stays inside attention
+# DESIGN.md: Scores are divided by the root of the head's size
+
 from __future__ import annotations
 
 from dataclasses import dataclass

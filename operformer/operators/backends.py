@@ -4,6 +4,8 @@ A row says when it applies and how it computes. The encoder's fused layers have 
 (composition.py).
 """
 
+# DESIGN.md: One table of backends
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence

@@ -4,6 +4,8 @@ Layers hand each other v in float32, for what is added up point by point, and in
 Needs Triton; `encode` of composition.py chooses.
 """
 
+# DESIGN.md: Fused layers keep two parts
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,5 +1,9 @@
 """Integral operators (Definitions int_op and FourierIntegralOperator_final)."""
 
+# DESIGN.md: Kernels are real
+# DESIGN.md: Isotropic kernels depend on the length of the wave vector alone
+# DESIGN.md: First weights have the output variance of a linear layer
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

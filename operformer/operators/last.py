@@ -3,6 +3,8 @@
 Patches meet at faces where the output may jump. A last layer acts on all of D at once and has no faces.
 """
 
+# DESIGN.md: Dirichlet smoothing is normalised about zero
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

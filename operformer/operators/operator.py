@@ -1,5 +1,8 @@
 """What every operator has in common: `z = operator(u, grid)`, physical units in and out, safe files (Section 4.1)."""
 
+# DESIGN.md: Units travel with the weights
+# DESIGN.md: Tables are made once for an operator and a grid
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

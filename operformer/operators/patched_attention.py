@@ -1,5 +1,8 @@
 """Attention between patches, pointwise and in coefficient space (Section 3, Definitions patch_attention, d:9, d:10)."""
 
+# DESIGN.md: FANO computes with coefficients
+# DESIGN.md: Blended functions live on D
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Operators from files, or by the names of those that come with the library: `operformer.load("lorenz-tno")`."""
 
+# DESIGN.md: What is derived carries the hash of its weights
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -3,6 +3,8 @@
 Attention is a ratio of integrals over D: any quadrature that converges will do for them. Queries stay at all points.
 """
 
+# DESIGN.md: Sources are fewer points with weights of their own
+
 from __future__ import annotations
 
 from math import prod

@@ -1,5 +1,7 @@
 """The spectral operator: layers of integral operators on all of D, without attention."""
 
+# DESIGN.md: One patch is not attention
+
 from __future__ import annotations
 
 from collections.abc import Sequence

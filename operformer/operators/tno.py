@@ -1,5 +1,8 @@
 """The transformer neural operator, TNO (Section 4.2, Appendix B.1), its universal and its plain variant."""
 
+# DESIGN.md: Output at other points
+# DESIGN.md: Initial values are constant channels
+
 from __future__ import annotations
 
 from math import prod

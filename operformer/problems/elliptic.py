@@ -9,6 +9,8 @@ any resolution. The sine transform is scipy's fast one on a CPU, and a product w
 quicker there.
 """
 
+# DESIGN.md: Solvers are checked against other discretisations
+
 from __future__ import annotations
 
 from functools import partial

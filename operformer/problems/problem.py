@@ -1,5 +1,7 @@
 """What a problem is: a law of samples (u, z) that can be read at any resolution (Section 6)."""
 
+# DESIGN.md: A draw is a seed and an index
+
 from __future__ import annotations
 
 import hashlib

@@ -3,6 +3,8 @@
 All of it follows from (seed, epoch, batch), so that a training goes on from a position alone.
 """
 
+# DESIGN.md: Everything follows from seed, epoch and batch
+
 from __future__ import annotations
 
 from collections import deque

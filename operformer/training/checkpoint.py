@@ -9,6 +9,8 @@ A checkpoint is written beside under a name that no reader looks at, flushed to 
 they follow from the seed and the position.
 """
 
+# DESIGN.md: A checkpoint is a folder that appears whole
+
 from __future__ import annotations
 
 import hashlib

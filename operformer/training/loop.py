@@ -1,5 +1,7 @@
 """The training loop (Section 6): relative loss, an optimizer, a schedule, checkpoints, one or many processes."""
 
+# DESIGN.md: A further cycle begins from a copy of the best weights
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,7 @@
 """The processes that train together, one for each GPU, as torchrun starts them; without torchrun there is one."""
 
+# DESIGN.md: A batch is an update
+
 from __future__ import annotations
 
 import atexit

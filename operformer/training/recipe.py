@@ -29,7 +29,7 @@ class Training:
         batch_size: samples of one update, over all processes and all parts of an accumulation. Good values: 4 to 32.
         learning_rate: its highest value. Good values: 1e-3 for AdamW, 2e-3 to 8e-3 for Muon with "one-cycle".
         schedule: "plateau", which halves the rate when the validation error stalls; "cosine" or "one-cycle" when the
-            number of epochs is known, "constant".
+            number of epochs is known.
         loss: "l2", "h1" for gradients, too, or "l2+h1", their mean, where slopes are steep. All are relative errors,
             weighted by the grid.
         weight_decay: of AdamW and Muon. Good value: 0.

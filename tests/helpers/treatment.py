@@ -4,6 +4,8 @@ A command that no entry of these tables names is run as it is printed, and so is
 of it.
 """
 
+# DESIGN.md: What pages print is run
+
 import re
 import subprocess
 import tomllib

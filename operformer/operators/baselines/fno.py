@@ -1,5 +1,7 @@
 """The Fourier neural operator of Li et al., as neuraloperator has it: the baseline of Section 6.2."""
 
+# DESIGN.md: FNO and AFNO are computed here
+
 from __future__ import annotations
 
 import warnings
