@@ -28,6 +28,7 @@ from operformer.errors import OperformerWarning, UsageError
 from operformer.evaluation.loss import relative_l2
 from operformer.evaluation.nested_grids import GRADINGS, NestedGrids
 from operformer.evaluation.probes import Probes, SmoothProbes, resolution_for, smooth_probes
+from operformer.operators.last import Smoothing
 from operformer.operators.operator import Operator, computes_in
 from operformer.operators.wrappers import Resampled
 from operformer.settings import named
@@ -206,6 +207,8 @@ class _Asked:
     def __init__(self, operator: AnyOperator, probes: Probes, grids: NestedGrids, interpolates: bool) -> None:
         self.operator, self.probes, self.grids, self.interpolates = operator, probes, grids, interpolates
         self.is_patched = max(getattr(operator, "partition", (1,))) > 1
+        last = getattr(operator, "last", ()) if isinstance(operator, Operator) else ()
+        self.is_smoothed = any(isinstance(layer, Smoothing) for layer in last)
         self.like = computes_in(operator)
         self.rounding = ROUNDING.get(self.like.dtype, 1e-2)
         self._finest: Tensor | None = None
@@ -331,7 +334,9 @@ def _rename(asked: _Asked, graded: Grid, generator: torch.Generator) -> Check:
     uniform = asked.grids.uniform(0)
     pairs = [(uniform, Grid.rectilinear(*(uniform.axes or ()), bounds=uniform.bounds))]
     order = torch.arange(graded.weights.numel())
-    if not asked.is_patched:  # scattered points on a face belong to one patch, those of a rectilinear grid to both
+    # Scattered points on a face belong to one patch, those of a rectilinear grid to both. `Smoothing` has as many modes
+    # as points resolve, which are fewer where they are scattered.
+    if not asked.is_patched and not asked.is_smoothed:
         order = torch.randperm(len(order), generator=generator)
         points, weights = graded.points.flatten(0, -2)[order], graded.weights.flatten()[order]
         pairs.append((graded, Grid.scattered(points, weights, graded.bounds)))

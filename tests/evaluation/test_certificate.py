@@ -246,6 +246,19 @@ def test_continuum_attention_passes_everything(name):
     assert 1.85 < found["refine"].order < 2.2
 
 
+def test_last_layers_keep_as_many_modes_as_the_points_resolve():
+    """Smoothing gives renamed scattered points other modes, which is no fault: uniform ones are renamed all the same."""
+    found = asked(made(lambda: SpectralOperator((4,), 1, 1, last="dirichlet", hidden_channels=8, n_layers=2)).float())
+    assert verdicts(found) == dict.fromkeys(NAMES, "passed")
+
+    class Broken(SpectralOperator):
+        def forward(self, u, grid=None, query=None):
+            return super().forward(u, grid, query) * (1.001 if grid.kind == "rectilinear" else 1.0)
+
+    found = asked(made(lambda: Broken((4,), 1, 1, last="dirichlet", hidden_channels=8, n_layers=2)).float())
+    assert found["rename"].verdict == "failed"
+
+
 @pytest.mark.parametrize("dim", [1, 2])
 def test_vitno_passes_on_the_grids_it_takes(dim):
     found = asked(made(lambda: ViTNO((2,) * dim, 2, 1, 1, **SMALL)))
