@@ -247,7 +247,7 @@ def test_continuum_attention_passes_everything(name):
 
 
 def test_last_layers_keep_as_many_modes_as_the_points_resolve():
-    """Smoothing gives renamed scattered points other modes, which is no fault: uniform ones are renamed all the same."""
+    """Smoothing gives renamed scattered points other modes, which is no fault; uniform ones are renamed."""
     found = asked(made(lambda: SpectralOperator((4,), 1, 1, last="dirichlet", hidden_channels=8, n_layers=2)).float())
     assert verdicts(found) == dict.fromkeys(NAMES, "passed")
 
