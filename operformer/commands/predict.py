@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from operformer.data.contents import WeightsName
-    from operformer.domain import Grid
+    from operformer.domain import Grid, Samples
     from operformer.domain.grid import UniformKind
     from operformer.evaluation.conformal import Calibration
     from operformer.operators import Operator
@@ -98,7 +98,7 @@ def predict(
     query = None if points is None else _at(points, operator, where)
     found = prediction.predict(operator, values, where, resolution=resolution or None, query=query)
     calibration = _calibration(run)
-    write(found, out, not force, {} if calibration is None else _band(calibration, found.grid))
+    write(found, out, not force, {} if calibration is None else _band(calibration, found))
     there = f", predicted on {found.grid}" if resolution or points else ""
     console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
     if calibration is not None:
@@ -142,12 +142,13 @@ def _calibration(run: Path) -> Calibration | None:
     return read_calibration(path) if path.is_file() else None
 
 
-def _band(calibration: Calibration, grid: Grid) -> dict[str, Any]:
-    """What a file says of how far off z may be."""
+def _band(calibration: Calibration, found: Samples) -> dict[str, Any]:
+    """What a file says of how far off z may be: NaN where z is."""
     numbers = {name: getattr(calibration, name) for name in ("alpha", "delta", "relative_error")}
-    if grid.counts is not None:
+    if found.grid.counts is not None:
         return numbers
-    return {"half_width": calibration.half_width(grid).numpy(), **numbers}
+    half = calibration.half_width(found.grid).masked_fill(found.z[0, :1].isnan(), float("nan"))
+    return {"half_width": half.numpy(), **numbers}
 
 
 def _trained_with(run: Path) -> tuple[UniformKind | None, WeightsName | None]:

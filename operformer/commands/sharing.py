@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from operformer.commands.console import console, show
+from operformer.errors import UsageError
 
 
 def card(run: Path, *, name: str = "owner/name", licence: str | None = None) -> None:
@@ -47,6 +48,7 @@ def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic", 
     kind
         Where the values lie; on the run's own kind of grid if not given, on nodes without a run.
     """
+    from operformer.domain.grid import UNIFORM_KINDS
     from operformer.operators import load
     from operformer.runs import read_experiment
     from operformer.sharing.exporting import export as write
@@ -56,6 +58,10 @@ def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic", 
         experiment = read_experiment(run)
         problem = experiment.problem
         names = (problem.input_names, problem.output_names)  # type: ignore[assignment]
-        kind = kind or problem.grid(experiment.data.resolution).kind  # type: ignore[assignment]  # refused below
+        own = problem.grid(experiment.data.resolution).kind
+        if kind is None and own not in UNIFORM_KINDS:
+            kinds = ", ".join(UNIFORM_KINDS)
+            raise UsageError(f"{run} was trained on {own} points; give the --kind of the graph's grid: one of {kinds}")
+        kind = kind or own  # type: ignore[assignment]  # one of them
     path = write(load(run / "operator" if is_run else run), out, kind or "nodes", names)
     console.print(f"exported: {path}", soft_wrap=True)

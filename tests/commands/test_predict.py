@@ -167,8 +167,9 @@ def test_a_run_on_a_set_of_ones_own(call, tmp_path):
     assert evaluation["errors"] == pytest.approx(errors.tolist(), rel=1e-4)
 
 
-def test_equal_weights_are_remembered(call, tmp_path):
-    points = torch.rand(19, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+def test_a_run_on_scattered_points_predicts_and_is_exported(call, tmp_path):
+    points = 0.4 * torch.rand(19, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    points[0] = 1.0  # the others leave most of the box empty
     u = torch.rand(12, 1, 19, generator=torch.Generator().manual_seed(1)) + 0.5
     store(Samples(u, u**2, Grid.scattered(points)), "data", "mine", {"file": "mine"})
     (tmp_path / "own.toml").write_text(
@@ -181,6 +182,16 @@ def test_equal_weights_are_remembered(call, tmp_path):
     assert call("predict", "run", "new.npz", "--out", "file.npz")[0] == 0
     assert call("predict", "run", "data", "--out", "set.npz")[0] == 0
     np.testing.assert_allclose(np.load("file.npz")["z"], np.load("set.npz")["z"], rtol=0, atol=1e-6)
+    assert call("calibrate", "run", "--alpha", 0.6)[0] == 0
+    np.savetxt("points.csv", [[0.2, 0.2], [0.9, 0.3], [0.1, 0.3]], delimiter=",")
+    assert call("predict", "run", "new.npz", "--points", "points.csv", "--out", "there.npz")[0] == 0
+    with np.load("there.npz") as written:
+        assert np.isnan(written["z"]).all((0, 1)).tolist() == [False, True, False]
+        assert np.isnan(written["half_width"]).tolist() == [[False, True, False]]
+    code, _, err = call("export", "run", "run.pt2")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "trained on scattered points; give the --kind of the graph's grid: one of nodes, cells" in err
+    assert call("export", "run", "run.pt2", "--kind", "cells")[0] == 0
 
 
 @pytest.mark.parametrize(
