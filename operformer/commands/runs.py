@@ -68,7 +68,17 @@ def train(
         The folder of the run; runs/NAME if not given.
     """
     from operformer.errors import UsageError
-    from operformer.runs import continued, find_experiment, is_first, is_run, is_set, recommended_experiment, train_run
+    from operformer.runs import (
+        continued,
+        find_experiment,
+        is_first,
+        is_run,
+        is_set,
+        outcome,
+        recommended_experiment,
+        standing,
+        train_run,
+    )
 
     name = Path(os.path.realpath(experiment)).stem  # resolve() fails on a link to itself
     if is_run(experiment):
@@ -85,9 +95,10 @@ def train(
     else:
         found = find_experiment(experiment, overrides, start or "")
         folder = out or Path("runs") / found.name
+    before = standing(folder)
     train_run(found, folder)
     if is_first():
-        console.print(f"trained: {folder}; next: operformer evaluate {folder}", soft_wrap=True)
+        console.print(outcome(folder, *before), soft_wrap=True)
 
 
 def status(run: Path) -> None:

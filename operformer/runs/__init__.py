@@ -2,7 +2,7 @@
 
 from operformer.runs.experiment import Data, Experiment, find_experiment, parse
 from operformer.runs.folder import Run, is_evaluated, is_trained, read_experiment, read_run
-from operformer.runs.onward import continued, is_run
+from operformer.runs.onward import continued, is_run, outcome, standing
 from operformer.runs.recommended import is_set, recommended_experiment
 from operformer.runs.steps import calibrate_run, errors_on_tests, evaluate_on, evaluate_run, train_run
 from operformer.training.ranks import is_first
@@ -24,9 +24,11 @@ __all__ = [
     "is_run",
     "is_set",
     "is_trained",
+    "outcome",
     "parse",
     "read_experiment",
     "read_run",
     "recommended_experiment",
+    "standing",
     "train_run",
 ]

@@ -37,7 +37,8 @@ from operformer.training.checkpoint import last_epoch
 from operformer.training.recipe import training_device
 from operformer.training.status import read_metrics
 
-EVALUATED = ("evaluation.json", "gallery.npz", "rollout.json", "calibration.json")
+CALIBRATED = ("calibration.json",)
+EVALUATED = ("evaluation.json", "gallery.npz", "rollout.json")
 
 
 @dataclass(frozen=True)
@@ -135,11 +136,32 @@ def occupy(experiment: Experiment, folder: Path, train: Pairs, drawing: float) -
     if not lexists(folder / "outputs.json"):
         write_outputs(Outputs.of(train), folder / "outputs.json")
     if last_epoch(folder / "checkpoints") < experiment.training.epochs:
-        # What was evaluated is about to be trained on.
-        for name in EVALUATED:
-            remove(folder / name)
+        drop_stale(folder)
         write_provenance(folder, training_device(experiment.training))
         note_seconds(folder, "data", drawing)
+
+
+def drop_stale(folder: Path, is_unmarked_kept: bool = False) -> None:
+    """Remove what was made from other weights than there are now; files of earlier versions do not say from which."""
+    now = weights_now(folder)
+    valid = (now, "") if is_unmarked_kept else (now,)
+    for names, made in (
+        (EVALUATED, lambda: read_evaluations(folder / "evaluation.json")[0].weights),
+        (CALIBRATED, lambda: read_calibration(folder / "calibration.json").weights),
+    ):
+        try:
+            is_valid = bool(now) and (folder / names[0]).is_file() and made() in valid
+        except DataError:
+            is_valid = False
+        for name in () if is_valid else names:
+            remove(folder / name)
+
+
+def weights_now(folder: Path) -> str:
+    """The hash of the best weights of a run, or nothing before its first epoch is done."""
+    operator = folder / "operator"
+    is_whole = all((operator / name).is_file() for name in ("config.json", "model.safetensors"))
+    return weights_hash(operator) if is_whole else ""
 
 
 def outputs_of(folder: Path, operator: Operator) -> Outputs | None:

@@ -9,8 +9,10 @@ from operformer.errors import UsageError
 from operformer.files import write_json
 from operformer.operators import Operator, load
 from operformer.runs.experiment import Experiment, trained_place
-from operformer.runs.folder import is_trained, read_experiment
+from operformer.runs.folder import is_trained, read_experiment, weights_now
+from operformer.training.checkpoint import last_epoch
 from operformer.training.lock import locked
+from operformer.training.status import read_metrics
 
 
 def is_run(source: str) -> bool:
@@ -39,6 +41,22 @@ def continued(folder: Path, more: int | None) -> Experiment:
     with locked(folder):
         write_json(folder / "experiment.json", found.to_mapping())
     return found
+
+
+def standing(folder: Path) -> tuple[int, str]:
+    """How many epochs of a run are done, and the hash of its best weights; zero and nothing of a new one."""
+    return last_epoch(folder / "checkpoints"), weights_now(folder)
+
+
+def outcome(folder: Path, epochs: int, weights: str) -> str:
+    """What a training came to, beginning after so many epochs with these best weights, in words."""
+    if epochs and last_epoch(folder / "checkpoints") == epochs:
+        count = f"{epochs} epoch{'s' if epochs > 1 else ''}"
+        return f"was trained before ({count}); operformer train {folder} --more N trains longer"
+    if weights and weights == weights_now(folder):
+        best = min(read_metrics(folder / "metrics.jsonl"), key=lambda record: record["validation_error"])
+        return f"trained: {folder}; no better epoch: the best stays epoch {best['epoch']}"
+    return f"trained: {folder}; next: operformer evaluate {folder}"
 
 
 def first_weights(experiment: Experiment, folder: Path) -> Operator:

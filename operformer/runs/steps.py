@@ -36,11 +36,12 @@ from operformer.operators.pretrained import check_weights, load_hashed
 from operformer.problems import describe
 from operformer.problems.problem import Draws
 from operformer.runs.experiment import Experiment
-from operformer.runs.folder import occupy, outputs_of, read_experiment, refuse_another
+from operformer.runs.folder import drop_stale, occupy, outputs_of, read_experiment, refuse_another
 from operformer.runs.gallery import Gallery, show, write_gallery
 from operformer.runs.onward import first_weights
 from operformer.runs.provenance import note_seconds
 from operformer.runs.records import read_evaluations, write_calibration, write_evaluations, write_rollout
+from operformer.training.checkpoint import last_epoch
 from operformer.training.lock import FOLDERS, locked
 from operformer.training.loop import check_device, train
 from operformer.training.ranks import is_first
@@ -66,7 +67,8 @@ def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) 
             occupy(experiment, folder, parts.train, drawing)
             if experiment.start and not (folder / "start" / "config.json").is_file():
                 operator.save_pretrained(folder / "start")
-        return train(
+        is_left = last_epoch(folder / "checkpoints") < experiment.training.epochs
+        trained = train(
             operator,
             [*coarser, parts.train] if coarser else parts.train,
             parts.validation,
@@ -75,6 +77,9 @@ def train_run(experiment: Experiment, folder: Path, draws: Draws | None = None) 
             experiment.name,
             problem.symmetries if experiment.training.augment else (),
         )
+        if is_left and is_first():
+            drop_stale(folder)
+        return trained
 
 
 def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
@@ -106,6 +111,7 @@ def evaluate_run(folder: Path, draws: Draws | None = None) -> list[Evaluation]:
             write_rollout(replace(rolled, weights=weights), folder / "rollout.json")
         note_seconds(folder, "evaluation", time.monotonic() - started)
         write_evaluations(evaluations, folder / "evaluation.json")
+    drop_stale(folder, is_unmarked_kept=True)  # a calibration of other weights
     return evaluations
 
 

@@ -44,7 +44,9 @@ def test_a_set_is_trained_on_resumed_and_not_mistaken_for_another(folder, capsys
     before = json.loads((run / "experiment.json").read_text())
     assert command("train", given, "--recipe", "auto", *SMALL, "--out", run) == 0  # nothing is left to do
     assert json.loads((run / "experiment.json").read_text()) == before
-    assert "chosen" not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "chosen" not in said
+    assert said.startswith("was trained before (1 epoch); operformer train ")
     assert command("train", given, "operator.hidden_channels=16", "--out", run) == 2
     assert "operator.hidden_channels differs" in capsys.readouterr().err
     assert command("evaluate", run) == 0
@@ -82,6 +84,21 @@ def test_a_run_is_trained_further_and_its_operator_elsewhere(folder, capsys):
     ):
         assert command("train", *words) == 2
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_better", [False, True])
+def test_what_was_evaluated_stays_as_long_as_the_weights_do(folder, capsys, monkeypatch, is_better):
+    run = folder / f"kept-{is_better}"
+    assert command("train", folder / "set", *SMALL, "--out", run) == 0
+    assert command("evaluate", run) == command("calibrate", run, "--alpha", 0.5) == 0
+    made = {name: (run / name).read_bytes() for name in ("evaluation.json", "gallery.npz", "calibration.json")}
+    capsys.readouterr()
+    error = 0.0 if is_better else 1e9
+    monkeypatch.setattr("operformer.training.loop._validation_error", lambda job: error)
+    assert command("train", run, "--more", 2) == 0
+    assert ("no better epoch: the best stays epoch 1" in capsys.readouterr().out) is not is_better
+    assert {name: (run / name).read_bytes() for name in made if (run / name).exists()} == ({} if is_better else made)
+    assert command("report", run) == (3 if is_better else 0)
 
 
 def test_a_shipped_model_learns_on_at_another_resolution(folder):
