@@ -44,7 +44,7 @@ def test_options_that_do_not_fit(burgers):
     for options, complaint in (
         ({"steps": (0, 3)}, "each from -3 to 2"),
         ({"steps": (0,)}, "steps must be 2 values"),
-        ({"steps": (0, 1.0)}, "two whole numbers"),
+        ({"steps": (0, 1.0)}, "steps must be a whole number"),
         ({"lead": 3}, "lead must be from 1 to 2"),
         ({"lead": 0}, "lead must be from 1 to 2"),
         ({"lead": "1"}, "lead must be a whole number"),
