@@ -67,7 +67,7 @@ def triangle_h1(problem, values):
 def by_recommendation(parts, minutes):
     """What a user gets; the choice in words goes along."""
     train, validation, test = parts
-    chosen = operformer.recommend(train, minutes=minutes)
+    chosen = operformer.recommend(train, minutes=minutes, clock=time.process_time)
     with TemporaryDirectory() as folder:
         operator = operformer.train(chosen.make_operator(), train, validation, chosen.training, folder)
     return operformer.predict(operator, test.u, test.grid).z, chosen

@@ -118,12 +118,23 @@ class Contents:
         except DataError:
             known = self._varying(2) or self._varying(1)
             found = [name for name, _ in PAIRS if name in known] or [name for name in known if name not in NO_INPUTS]
+        rows = [name for name in dict(PAIRS) if name != "x" and len(self._shape(name)) == 1]
+        if not found and rows:
+            n = self._shape(rows[0])[0]
+            raise DataError(
+                f"{self.path}: {shown(rows[0])} has shape ({n},), without an axis of samples; store one function as "
+                f"(1, 1, {n}), one sample of one channel"
+            )
         if len(dict.fromkeys(found)) != 1:
             raise DataError(
                 f"{self.path} does not say which array is the input u: it holds {self.described()}; "
                 "name it with u= (--u of a command)"
             )
         return (found[0],)
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        """The shape of an array, or none."""
+        return tuple(self.arrays[name].shape) if name in self.arrays else ()
 
     def _varying(self, n_axes: int) -> list[str]:
         """The arrays that vary along so many axes at least, and have another axis for the samples."""

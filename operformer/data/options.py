@@ -199,7 +199,7 @@ class Options:
                 raise DataError(f"{contents.path} has values of shape {shape}: the grid has {self.grid.shape}")
             return Placed(self.grid, "as given")
         if space == ("n",):
-            return Placed(self._scattered(contents, extent, taken), "scattered, as the file has them")
+            return self._scattered(contents, extent, taken)
         nested = None if coarser is None else nested_kinds(values(), coarser, contents.path)
         evidence = cache(lambda letter: evidence_along(values(), space.index(letter), nested))
         axes, told = self._rows(contents, extent, taken), self._told(contents, space, taken)
@@ -226,13 +226,13 @@ class Options:
         kind = (self.expected and self.expected.kind) or contents.kind
         return dict(contents.kinds) if kind is None else dict.fromkeys(space, (kind,))
 
-    def _scattered(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> Grid:
+    def _scattered(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> Placed:
         """The points of scattered values."""
         points, many = find_points(contents, taken), find_many_points(contents, taken)
         if points is None and many is not None:
             dim = contents.arrays[many].shape[2]
             box = self.bounds or written_bounds(contents, dim) or self._box(dim)
-            return grid_of_many_points(contents, many, extent, self.weights, box)
+            return Placed(grid_of_many_points(contents, many, extent, self.weights, box), _said_of_points(box))
         if points is None or len(points) != extent["n"]:
             held = "no points" if points is None else f"{len(points)} points"
             remedy = "store them as points (N, d), or give a Grid.scattered"
@@ -242,7 +242,7 @@ class Options:
         if box is not None and self.bounds is None:  # what is expected may be rounded, and is not the user's word
             ends = zip(box, points.min(0), points.max(0), strict=True)
             box = [(min(lower, float(first)), max(upper, float(last))) for (lower, upper), first, last in ends]
-        return grid_of_points(points, weights, self.weights, box, contents.path)
+        return Placed(grid_of_points(points, weights, self.weights, box, contents.path), _said_of_points(box))
 
     def _rows(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> dict[str, np.ndarray] | None:
         """The coordinates along each axis of space, if the file has them."""
@@ -324,3 +324,9 @@ def _refuse_two_grids(contents: Contents, before: list[Field], after: list[Field
         raise DataError(
             f"{contents.path}: u and z are known on different grids of {shapes} points; thin or interpolate one of them"
         )
+
+
+def _said_of_points(box: GivenBounds | None) -> str:
+    """How scattered points and their domain were found, in words."""
+    said = "scattered, as the file has them"
+    return said if box else f"{said}; the domain is the box of the points, as nothing says otherwise (--bounds)"

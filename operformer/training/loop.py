@@ -207,7 +207,7 @@ def _carry_out(job: _Job, progress: Progress, signals: StopSignals, title: str) 
     console = None if is_first else Terminal(quiet=True)
     watch = Watch(job.folder if is_first else None, title, job.settings, job.plan.count)
     board = Board(job.folder, progress.epoch) if is_first else None
-    display = TrainingDisplay(title, job.settings.epochs, job.plan.count, progress.epoch, console)
+    display = TrainingDisplay(title, job.settings.epochs, job.plan.count, progress.epoch, console, job.settings.loss)
     with display:
         for epoch in range(progress.epoch, job.settings.epochs):
             started = time.monotonic()

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from inspect import signature
@@ -73,6 +73,7 @@ def recommend(
     minutes: float = 2.0,
     operator: Mapping[str, Any] | Operator | None = None,
     training: Mapping[str, Any] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Recommendation:
     """Choose an operator and a training for samples of your own.
 
@@ -85,6 +86,7 @@ def recommend(
         operator: settings of the operator that are not to be chosen, such as {"basis": "cosine"} or {"name": "TNO"}; or
             a trained operator, which is to learn these samples, too.
         training: settings of `Training` that are not to be chosen, such as {"batch_size": 8}.
+        clock: what counts the minutes, in seconds. `time.process_time` compares trainings on a machine with other work.
 
     Returns:
         The choice. Its ``make_operator()`` and ``training`` are what `train` takes.
@@ -100,7 +102,7 @@ def recommend(
     check_samples(samples, "training")
     if len(samples) < 5:
         raise UsageError(f"a choice needs at least 5 training samples: got {len(samples)}")
-    started = _clock()
+    started = clock()
     some = samples[torch.arange(min(len(samples), LOOKED_AT))].to(dtype=torch.float32)
     features = measure(some)
     start = operator if isinstance(operator, Operator) else None
@@ -123,15 +125,13 @@ def recommend(
         fresh = (
             deepcopy(start) if start is not None else _fresh(settings, samples.channels, features.grid.dim, how.seed)
         )
-        raced.append(_race(fresh.to(device), how, some.to(device), SHARE * seconds / len(candidates)))
+        raced.append(_race(fresh.to(device), how, some.to(device), SHARE * seconds / len(candidates), clock))
     errors = [error for error, _ in raced]
     best = winner(candidates, errors)
     (settings, how), per_update = candidates[best], raced[best][1]
     if "epochs" not in (training or {}):
-        updates = -(-len(samples) // how.batch_size)
-        # A tenth of the samples validates, at about a third of the price; checkpoints and the rest take some, too.
-        epoch = per_update * updates * 1.12
-        how = replace(how, epochs=max(1, min(MOST_EPOCHS, int((seconds - (_clock() - started)) / epoch))))
+        epoch = _epoch_seconds(per_update, len(samples), how)
+        how = replace(how, epochs=max(1, min(MOST_EPOCHS, int((seconds - (clock() - started)) / epoch))))
     told = [(one, error) for (one, _), error in zip(candidates, errors, strict=True)]
     reasons = (*_found(features, len(samples)), _decided(told, settings), _trained(how, per_update, len(samples)))
     return Recommendation(settings, how, reasons, samples.channels, features.grid.dim, start)
@@ -227,7 +227,9 @@ def _fresh(settings: Mapping[str, Any], channels: tuple[int, int], dim: int, see
         return make_operator(settings, "operator", in_channels=channels[0], out_channels=channels[1], dim=dim)
 
 
-def _race(operator: Operator, how: Training, some: Samples, seconds: float) -> tuple[float, float]:
+def _race(
+    operator: Operator, how: Training, some: Samples, seconds: float, clock: Callable[[], float]
+) -> tuple[float, float]:
     """The error of a candidate on samples that it has not seen, after a short cycle, and the seconds of an update."""
     kept = max(1, len(some) // 5)
     train, rest = some[:-kept], some[-kept:]
@@ -238,7 +240,7 @@ def _race(operator: Operator, how: Training, some: Samples, seconds: float) -> t
     schedule, updates = make_schedule("one-cycle", optimizer, RACE), RACE
     while len(times) < updates:
         for chosen in torch.randperm(len(train), generator=order).split(how.batch_size)[: updates - len(times)]:
-            began, batch = _clock(), train[chosen]
+            began, batch = clock(), train[chosen]
             loss = LOSSES[how.loss](operator(batch.u, batch.grid), batch.z, batch.grid).mean()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(operator.parameters(), how.clip_norm)
@@ -246,17 +248,12 @@ def _race(operator: Operator, how: Training, some: Samples, seconds: float) -> t
             optimizer.zero_grad()
             schedule.after_update()
             float(loss.detach())  # a GPU is waited for
-            times.append(_clock() - began)
+            times.append(clock() - began)
             if len(times) == 3 and 3 * RACE * times[-1] > 3 * seconds:
                 updates = max(FEWEST, int(seconds / times[-1]))
                 schedule = make_schedule("one-cycle", optimizer, updates)
     error = float(relative_errors(operator.eval(), rest, how.loss).mean())
     return error, sorted(times)[len(times) // 2]
-
-
-def _clock() -> float:
-    """Seconds of this process on one thread, which other work on the machine does not disturb; else of the clock."""
-    return time.process_time() if torch.get_num_threads() == 1 and not torch.cuda.is_available() else time.monotonic()
 
 
 def _found(features: Features, count: int) -> tuple[str, str]:
@@ -281,16 +278,40 @@ def _decided(told: list[tuple[dict[str, Any], float]], chosen: dict[str, Any]) -
     def name(one: dict[str, Any]) -> str:
         return f"{one['name']} {one['basis']}" if "basis" in one else str(one["name"])
 
-    runs = ", ".join(f"{name(one)} {100 * error:.3g} %" for one, error in told)
+    def name_apart(one: dict[str, Any]) -> str:
+        same = [other for other, _ in told if name(other) == name(one)]
+        apart = [f"{key}={value}" for key, value in one.items() if any(other.get(key) != value for other in same)]
+        return f"{name(one)} ({', '.join(apart)})" if apart else name(one)
+
+    runs = ", ".join(f"{name_apart(one)} {100 * error:.3g} %" for one, error in told)
     settings = ", ".join(f"{key}={value}" for key, value in chosen.items() if key not in ("name", "basis"))
     how = f"error after a short training: {runs}; " if len(told) > 1 else ""
-    return f"{how}chosen: {name(chosen)} ({settings})"
+    why = "" if chosen is min(told, key=lambda each: each[1])[0] else f", {_preference(chosen)}"
+    return f"{how}chosen: {name(chosen)} ({settings}){why}"
+
+
+def _preference(chosen: dict[str, Any]) -> str:
+    """Why the operator is chosen although another had a smaller error; see `winner`."""
+    reason = (
+        "Fourier's basis learns what moves in one direction"
+        if chosen["basis"] == "fourier"
+        else "isotropic kernels win later"
+    )
+    return f"preferred unless another has less than two thirds of its error, because {reason}"
 
 
 def _trained(how: Training, per_update: float, count: int) -> str:
     """The training in a line."""
-    seconds = per_update * -(-count // how.batch_size)
+    epoch = _epoch_seconds(per_update, count, how)
+    seconds = how.epochs * epoch
+    total = f"{seconds:.2g} s" if seconds < 100 else f"{seconds / 60:.2g} minutes"
     return (
-        f"training: {how.epochs} epochs of about {seconds:.2g} s, batches of {how.batch_size}, {how.loss} loss, "
+        f"training: {how.epochs} epochs of about {epoch:.2g} s, about {total} at this pace, "
+        f"batches of {how.batch_size}, {how.loss} loss, "
         f"{how.optimizer}, {how.schedule} to {how.learning_rate:g}"
     )
+
+
+def _epoch_seconds(per_update: float, count: int, how: Training) -> float:
+    """A tenth of the samples validates, at about a third of the price; checkpoints and the rest take some, too."""
+    return 1.12 * per_update * -(-count // how.batch_size)

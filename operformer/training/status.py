@@ -17,6 +17,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from operformer.errors import DataError
+from operformer.evaluation.loss import LOSSES
 from operformer.files import LARGEST_TEXT, read_bytes, read_json, write_bytes, write_json
 from operformer.terminal import Terminal
 from operformer.text import plain
@@ -45,6 +46,7 @@ class Status:
     best_error: float | None
     samples_per_second: float
     seconds_left: float
+    norm: str = ""  # of the error, by the loss's name; earlier versions did not write it
 
 
 class Watch:
@@ -106,6 +108,7 @@ class Watch:
             best_error=progress.best_error,
             samples_per_second=round(rate, 3),
             seconds_left=round(left / rate, 1) if rate else 0.0,
+            norm=self._settings.loss,
         )
         write_json(self._folder / NAME, asdict(status), is_lasting=False)
 
@@ -124,7 +127,7 @@ def describe(folder: Path) -> str:
     if status.loss is not None:
         parts.append(f"loss {status.loss:.2e}")
     if status.best_error is not None:
-        parts.append(f"best error {status.best_error:.2e}")
+        parts.append(f"best {_error_name(status.norm)} {status.best_error:.2e}")
     if trained_by:
         parts.append(f"{status.samples_per_second:.0f} samples/s")
         parts.append(f"{timedelta(seconds=round(status.seconds_left))} left")
@@ -139,14 +142,21 @@ def read_status(folder: Path) -> Status:
         status = Status(**values)
         for field in fields(Status):
             value = getattr(status, field.name)
-            is_text = field.name in ("title", "state")
+            is_text = field.name in ("title", "state", "norm")
             is_missing = value is None and field.name in ("loss", "best_error")
             if not (is_missing or isinstance(value, str if is_text else int | float)):
                 raise TypeError(f"{field.name} is {value!r}")
+        if status.norm not in ("", *LOSSES):
+            raise ValueError("norm is no loss")
         timedelta(seconds=round(status.seconds_left))
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{path} is damaged ({error}); remove it, the training writes another") from None
     return status
+
+
+def _error_name(norm: str) -> str:
+    """What the error of an epoch is: a relative one on the validation samples, in the norm of the loss."""
+    return f"validation {norm} error" if norm else "validation error"
 
 
 def _state(status: Status, trained_by: str | None) -> str:
@@ -204,11 +214,21 @@ class Board:
 
 
 class TrainingDisplay:
-    """Epoch, loss, error, samples per second and time left, on the console; ``samples`` are those of an epoch."""
+    """Epoch, loss, error, samples per second and time left, on the console.
+
+    ``samples`` are those of an epoch; ``norm`` is the error's, by the loss's name.
+    """
 
     def __init__(
-        self, title: str, epochs: int, samples: int, first_epoch: int = 0, console: Terminal | None = None
+        self,
+        title: str,
+        epochs: int,
+        samples: int,
+        first_epoch: int = 0,
+        console: Terminal | None = None,
+        norm: str = "",
     ) -> None:
+        self._error_name = _error_name(norm)
         self._console = console or Terminal()
         self._title, self._epochs = plain(title), epochs
         self._seen, self._started = 0, time.monotonic()
@@ -242,7 +262,7 @@ class TrainingDisplay:
 
     def epoch(self, done: int, loss: float, error: float) -> None:
         """One more epoch is done, with this training loss and this validation error."""
-        self._figures = f"loss {loss:.2e}  error {error:.2e}"
+        self._figures = f"loss {loss:.2e}  {self._error_name} {error:.2e}"
         self._bar.update(self._task, epoch=done, figures=f"{self._figures}  {self._rate():.0f} samples/s")
         if not self._console.is_terminal:
             line = f"{self._title}  epoch {done}/{self._epochs}  {self._figures}  {self._rate():.0f} samples/s"

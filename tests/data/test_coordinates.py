@@ -6,7 +6,9 @@ import torch
 
 import operformer
 from operformer import Grid, voronoi_weights
+from operformer.data.exchange import where_points_are
 from operformer.data.importing import import_pairs
+from operformer.data.options import Options
 from operformer.errors import DataError, UsageError
 
 
@@ -123,6 +125,8 @@ def test_scattered_points_in_the_box_that_holds_them(tmp_path):
         equal = operformer.read(path, bounds=given, weights="equal").grid
         same(equal, Grid.scattered(points, bounds=bounds))
         assert equal.has_equal_weights
+        is_said = "the domain is the box of the points" in where_points_are(path, Options(bounds=given))
+        assert is_said is (given is None)
     with pytest.raises(UsageError, match=r"weights must be .voronoi. or .equal.: got 'area'"):
         operformer.read(path, weights="area")
     with pytest.raises(DataError, match="no points for 17 scattered values"):

@@ -207,6 +207,10 @@ def test_scattered_points_get_the_weights_of_their_cells(dim, tmp_path):
         ({"u": values(5, 2, 31), "x": np.linspace(0, 1, 31)}, "the operator takes dimension 2"),
         ({"one": values(5, 2, 7, 11), "two": values(5, 2, 7, 11)}, "does not say which array is the input u"),
         ({"note": np.array("text")}, "does not say which array is the input u"),
+        (
+            {"u": np.zeros(96)},
+            r"'?u'? has shape \(96,\), without an axis of samples; store one function as \(1, 1, 96\)",
+        ),
         ({"u": values(5, 2, 7)}, "say what its axes are by a layout, such as b c x y"),
     ],
 )

@@ -8,7 +8,7 @@ import torch
 from operformer import Grid, Samples, Training, recommend
 from operformer.errors import UsageError
 from operformer.training.features import measure
-from operformer.training.recommend import winner
+from operformer.training.recommend import _decided, winner
 
 AMPLITUDES = torch.randn(40, 1, 5, generator=torch.Generator().manual_seed(0))
 
@@ -74,6 +74,29 @@ def test_isotropic_kernels_are_given_up_for_much_smaller_errors_alone(errors, ex
     assert errors[1:][without] == min(errors[1:])
     periodic = [({"basis": name}, Training()) for name in ("isotropic-fourier", "fourier")]
     assert winner(periodic, [0.6, 0.5]) == 1
+
+
+def test_a_choice_against_the_smallest_error_has_its_reason_and_candidates_are_told_apart():
+    one = {"name": "SpectralOperator", "n_modes": [9], "basis": "fourier"}
+    two, three = {**one, "n_modes": [18]}, {**one, "basis": "cosine"}
+    said = _decided([(one, 0.6), (two, 0.5), (three, 0.7)], one)
+    assert (
+        "fourier (n_modes=[9]) 60 %, SpectralOperator fourier (n_modes=[18]) 50 %, SpectralOperator cosine 70" in said
+    )
+    assert said.endswith("preferred unless another has less than two thirds of its error, because Fourier's basis "
+                         "learns what moves in one direction")  # fmt: skip
+    assert _decided([(one, 0.4), (two, 0.5)], one).endswith("(n_modes=[9])")
+    assert "isotropic kernels win later" in _decided([({**one, "basis": "isotropic-cosine"}, 0.6), (two, 0.5)],
+                                                     {**one, "basis": "isotropic-cosine"})  # fmt: skip
+
+
+def test_minutes_are_those_of_the_clock():
+    grid = Grid.uniform(32, kind="periodic")
+    samples = Samples(waves(grid, whole_sines), waves(grid, whole_sines, 0.2), grid)
+    now = iter(range(10**6))  # a second for each look at it: an update takes one, an epoch of 10 batches 11.2
+    chosen = recommend(samples, 10.0, {"hidden_channels": 4, "n_layers": 1}, {"batch_size": 4}, lambda: next(now))
+    assert chosen.training.epochs == int((600 - 2 * 120 - 1) / 11.2)
+    assert "32 epochs of about 11 s, about 6 minutes at this pace" in chosen.reasons[-1]
 
 
 def test_on_a_line_there_are_no_directions():

@@ -17,7 +17,7 @@ from operformer.training.lock import locked
 from operformer.training.recipe import Training
 from operformer.training.status import Board, TrainingDisplay, Watch, describe, read_status
 
-SETTINGS = Training(epochs=4, save_minutes=0.5)
+SETTINGS = Training(epochs=4, save_minutes=0.5, loss="l2+h1")
 
 
 def test_a_training_in_progress_is_described_with_what_is_left(tmp_path, clock):
@@ -28,7 +28,13 @@ def test_a_training_in_progress_is_described_with_what_is_left(tmp_path, clock):
     with locked(tmp_path):
         text = describe(tmp_path)
     assert text.startswith("mine: in progress, process ")
-    for part in ("epoch 1/4, batch 2/8", "loss 5.00e-01", "best error 2.50e-01", "1 samples/s", "0:01:50 left"):
+    for part in (
+        "epoch 1/4, batch 2/8",
+        "loss 5.00e-01",
+        "best validation l2+h1 error 2.50e-01",
+        "1 samples/s",
+        "0:01:50 left",
+    ):
         assert part in text
     assert describe(tmp_path).startswith("mine: stopped; the same command goes on")
 
@@ -80,7 +86,7 @@ def test_other_processes_write_nothing(tmp_path, clock):
 def test_a_finished_training_says_so(tmp_path, clock):
     watch = Watch(tmp_path, "mine", SETTINGS, count=40)
     watch.epoch(Progress(4, 0.125, 3), 0.5)
-    assert describe(tmp_path) == "mine: finished; epoch 4/4  loss 5.00e-01  best error 1.25e-01"
+    assert describe(tmp_path) == "mine: finished; epoch 4/4  loss 5.00e-01  best validation l2+h1 error 1.25e-01"
 
 
 def test_a_training_that_starts_or_diverged_says_so(tmp_path, clock):
@@ -104,6 +110,7 @@ GOOD = {
 @pytest.mark.parametrize(
     "content",
     ["{", "7", "[]", "null", json.dumps(GOOD | {"more": 1}), json.dumps(GOOD | {"title": 3}),
+     json.dumps(GOOD | {"norm": "h7"}),
      json.dumps(GOOD | {"loss": "low"}), json.dumps(GOOD | {"seconds_left": 1e300}),
      json.dumps(GOOD | {"seconds_left": float("nan")})],
 )  # fmt: skip
@@ -130,7 +137,7 @@ def shown(terminal, clock, title="lorenz-y", first_epoch=0, width=160):
     """Two epochs of three batches, 7 samples each, one second a batch."""
     stream = io.StringIO()
     console = Terminal(file=stream, force_terminal=terminal, width=width, color_system=None)
-    with TrainingDisplay(title, first_epoch + 2, 3, first_epoch, console) as display:
+    with TrainingDisplay(title, first_epoch + 2, 3, first_epoch, console, "h1") as display:
         for epoch, (loss, error) in enumerate(((0.5, 0.25), (0.125, 0.0625)), start=first_epoch + 1):
             for _ in range(3):
                 clock.now += 1.0
@@ -143,8 +150,8 @@ def test_a_file_gets_one_line_for_each_epoch(clock):
     text = shown(False, clock, width=20)  # however narrow
     assert "\x1b" not in text
     assert text.splitlines() == [
-        "lorenz-y  epoch 1/2  loss 5.00e-01  error 2.50e-01  7 samples/s",
-        "lorenz-y  epoch 2/2  loss 1.25e-01  error 6.25e-02  7 samples/s",
+        "lorenz-y  epoch 1/2  loss 5.00e-01  validation h1 error 2.50e-01  7 samples/s",
+        "lorenz-y  epoch 2/2  loss 1.25e-01  validation h1 error 6.25e-02  7 samples/s",
     ]
 
 
@@ -153,7 +160,7 @@ def test_a_terminal_gets_a_bar_with_the_last_figures(clock):
     assert "\x1b" in text
     last = re.split(r"[\r\n]+", text.replace("\x1b[2K", ""))
     (final,) = [line for line in last if "lorenz-y" in line][-1:]
-    for part in ("epoch 2/2", "loss 1.25e-01", "error 6.25e-02", "7 samples/s"):
+    for part in ("epoch 2/2", "loss 1.25e-01", "validation h1 error 6.25e-02", "7 samples/s"):
         assert part in final
 
 
