@@ -55,7 +55,7 @@ def test_options_that_do_not_fit(burgers):
         ({"first": -1}, "first must not be negative"),
         ({"layout": "b x"}, "names 2 axes"),
         ({"layout": ("b t x", "b t n")}, "must have the same axes of space"),
-        ({"u": 3}, "u must be the name of an array"),
+        ({"u": 3}, "u must be a text"),
     ):
         with pytest.raises(UsageError, match=complaint):
             operformer.read(burgers, **options)
