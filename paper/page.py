@@ -48,4 +48,4 @@ def write_reproduction(
 
 def split_paragraphs(text: str) -> list[str]:
     """Pieces of a text between empty lines."""
-    return [piece.strip() for piece in text.split("\n\n") if piece.strip()]
+    return [piece.strip().replace("\n", " ") for piece in text.split("\n\n") if piece.strip()]

@@ -314,8 +314,8 @@ def _names_of(given: object, which: str) -> tuple[str, ...]:
 
 def _refuse_two_grids(contents: Contents, before: list[Field], after: list[Field]) -> None:
     """Refuse inputs and outputs that are known on different numbers of points, and name both."""
-    if not (before and after):
-        return
+    if not (before and after) or any(len(f.layout) != len(f.array.shape) for f in (before[0], after[0])):
+        return  # a layout that does not fit is refused later
     one, other = (
         {k: n for k, n in sizes(f.layout, f.array.shape).items() if k in "xyzn"} for f in (before[0], after[0])
     )

@@ -197,7 +197,10 @@ def read_coverages(path: Path) -> dict[str, Coverage]:
 
 def read_calibration(path: Path) -> Calibration:
     """The calibration of a file."""
-    values = read_json(path, LARGEST_NUMBER)
+    try:
+        values = read_json(path, LARGEST_NUMBER)
+    except DataError as error:
+        raise DataError(f"{error}; run: operformer calibrate {path.parent}") from None
     try:
         numbers = {name: float(values[name]) for name in _NUMBERS}
         grid = _grid_of(values["grid"])

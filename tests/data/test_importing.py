@@ -78,7 +78,6 @@ def test_a_file_that_changed_is_not_taken_for_the_old_one(tmp_path, change, what
     [
         (torch.float16, torch.float16, torch.float32),
         (torch.bfloat16, torch.float32, torch.float32),
-        (torch.int64, torch.int64, torch.float32),
         (torch.float32, torch.float64, torch.float64),
         (torch.float64, torch.float32, torch.float64),
     ],

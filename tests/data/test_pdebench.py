@@ -43,8 +43,8 @@ def test_steps_and_leads(burgers, numbered):
 def test_options_that_do_not_fit(burgers):
     for options, complaint in (
         ({"steps": (0, 3)}, "each from -3 to 2"),
-        ({"steps": (0,)}, "two whole numbers"),
-        ({"steps": (0, 1.0)}, "two whole numbers"),
+        ({"steps": (0,)}, "steps must be 2 values"),
+        ({"steps": (0, 1.0)}, "steps must be a whole number"),
         ({"lead": 3}, "lead must be from 1 to 2"),
         ({"lead": 0}, "lead must be from 1 to 2"),
         ({"lead": "1"}, "lead must be a whole number"),
@@ -55,7 +55,7 @@ def test_options_that_do_not_fit(burgers):
         ({"first": -1}, "first must not be negative"),
         ({"layout": "b x"}, "names 2 axes"),
         ({"layout": ("b t x", "b t n")}, "must have the same axes of space"),
-        ({"u": 3}, "u must be the name of an array"),
+        ({"u": 3}, "u must be a text"),
     ):
         with pytest.raises(UsageError, match=complaint):
             operformer.read(burgers, **options)

@@ -127,7 +127,7 @@ def test_the_operator_is_lift_attention_between_channels_and_head():
 
 def test_what_the_operator_refuses():
     operator = CodomainNO(1, 3, 1, 1, hidden_channels=4, n_layers=1, token_channels=2)
-    with pytest.raises(UsageError, match="query grid must have dimension 1"):
+    with pytest.raises(UsageError, match="query must be a Grid of dimension 1"):
         operator(torch.zeros(1, 1, 5), Grid.uniform(5), query=Grid.uniform((7, 7)))
     with pytest.raises(UsageError, match="token_channels must divide channels"):
         CodomainNO(1, 3, 1, 1, hidden_channels=4, token_channels=3)

@@ -341,7 +341,7 @@ def test_wrong_settings_are_refused_in_one_line(kind, change, message):
     [
         ((2, 1, 9), Grid.uniform(9, kind="cells"), None, "must have dimension 2"),
         ((2, 2, 8, 9), Grid.uniform((8, 9), kind="cells"), None, r"u must be \(batch, 1, 8, 9\)"),
-        ((2, 1, 8, 9), Grid.uniform((8, 9), kind="cells"), Grid.uniform(4), "query grid must have dimension 2"),
+        ((2, 1, 8, 9), Grid.uniform((8, 9), kind="cells"), Grid.uniform(4), "query must be a Grid of dimension 2"),
         ((2, 1, 8, 2), Grid.uniform((8, 2), kind="cells"), None, "axis 1 has 2 points for 3 patches|8 x 6 cells"),
     ],
 )

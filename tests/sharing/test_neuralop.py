@@ -63,7 +63,7 @@ def train(operator, samples, loss, epochs=6, **options):
     ("make", "loss", "fall"),
     [
         (lambda: FANO((2, 2), 3, **SMALL), H1Loss(d=2), 0.9),
-        (lambda: ViTNO((2, 2), 3, **SMALL), LpLoss(d=2), 0.9),
+        (lambda: ViTNO((2, 2), 3, **SMALL), LpLoss(d=2), 0.95),
         (lambda: TNO(2, **SMALL), LpLoss(d=2), 0.99),  # it starts slowly
     ],
 )

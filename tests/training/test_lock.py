@@ -74,7 +74,9 @@ def test_a_system_without_fcntl_and_handles_of_folders_trains_evaluates_and_resu
             capture_output=True,
             text=True,
         )
-        assert (done.returncode, done.stderr) == (0, "")
+        lines = done.stderr.splitlines()  # but for the caution about so short a training, and the line that gave it
+        said = [line for line in lines if "OperformerWarning" not in line and not line.startswith("  ")]
+        assert (done.returncode, said) == (0, [])
     left = sorted(path.name for path in (tmp_path / "run").glob(".*"))
     assert left == [".lock"]
 

@@ -300,8 +300,8 @@ CHANGES = {
     "clip_norm": 0.01, "seed": 1, "optimizer": "muon", "ema": 0.9, "averages": "bfloat16", "resolutions": "mixed",
     "augment": True, "batches": "pairs",
 }  # fmt: skip
-# Looked at by other tests, here, in test_batches, test_loop and test_ranks.
-ELSEWHERE = {"stages", "device", "accumulation", "products", "compile", "strategy", "save_minutes"}
+# Looked at by other tests, here, in test_batches, test_loop and test_ranks; restarts in test_recommended.
+ELSEWHERE = {"stages", "device", "accumulation", "products", "compile", "strategy", "save_minutes", "restarts"}
 
 
 def test_every_option_is_looked_at():
