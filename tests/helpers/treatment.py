@@ -62,7 +62,7 @@ SMALLER = (
     Smaller(r"operformer train lorenz-y (?!data\.resolution).*", append=_LINE),
     Smaller(r"python -m paper (train lorenz-y --recipe best|record|report results).*", tiny=True),
     Smaller(r"python benchmarks/own_data\.py .*", "oscillator --samples 24", {"--minutes 0.5": "--minutes 0.01"}),
-    Smaller(r"python -m paper queue", append="lorenz-yz"),
+    Smaller(r"python -m paper queue", append="lorenz-yz", tiny=True),
     Smaller(r"python -m paper queue --minutes .*", "lorenz-yz", {"--minutes 25": "--minutes 0.001"}, tiny=True),
     Smaller(
         r"python -m paper sweep .*",
