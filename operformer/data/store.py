@@ -63,6 +63,7 @@ class StoredPairs:
     def __init__(self, shelf: _Shelf, grid: Grid, chosen: range) -> None:
         self._shelf, self._chosen = shelf, chosen
         self.grid = grid
+        self.query: Grid | None = None
 
     @property
     def folder(self) -> Path:

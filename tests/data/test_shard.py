@@ -45,7 +45,7 @@ def test_the_same_pairs_give_the_same_bytes(kind):
     junk = [np.full(50_000, value, dtype=np.uint8) for value in range(20)]
     del junk
     samples = pairs(GRIDS[kind])
-    strided = Samples(samples.u.repeat_interleave(2, 0)[::2], samples.z.clone(), samples.grid, samples.checks)
+    strided = Samples(samples.u.repeat_interleave(2, 0)[::2], samples.z.clone(), samples.grid, checks=samples.checks)
     assert encode(strided, FIELDS, "test") == encode(samples, FIELDS, "test")
 
 
