@@ -365,8 +365,8 @@ def _reseed(job: _Job, epoch: int, batch: int) -> None:
 
 def _diverged(epoch: int, batch: int, plan: Plan, samples: Samples) -> DivergedError:
     step = sum(len(plan.levels(before)) for before in range(epoch)) + batch + 1
+    points = math.prod(larger_grid(samples).shape)
     return DivergedError(
         f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {batch + 1} (update {step}, "
-        f"{math.prod(larger_grid(samples).shape)} points); checkpoints before it are good: lower training.learning_rate "
-        "and train into a new folder"
+        f"{points} points); checkpoints before it are good: lower training.learning_rate and train into a new folder"
     )
