@@ -161,7 +161,7 @@ def _band(calibration: Calibration, found: Samples) -> dict[str, Any]:
 
 
 def _trained_query(run: Path) -> Grid | None:
-    """Where z was known in the samples that a run was trained on, if that was a grid of its own and the set is there."""
+    """Where z was known in the training samples, if that was a grid of its own and the set is still there."""
     from operformer.data.store import Imported
     from operformer.errors import OperformerError
     from operformer.runs import read_experiment
