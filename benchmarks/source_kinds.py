@@ -1,6 +1,7 @@
 """Which M sources stand best for all N points? Four kinds in trainings and in the output of a trained TNO's attention.
 
-    python benchmarks/source_kinds.py [--points 33] [--sources 16 64 256] [--samples 512] [--epochs 30] [--out table.json]
+    python benchmarks/source_kinds.py [--points 33] [--sources 16 64 256] [--samples 512] [--epochs 30]
+        [--out table.json]
 
 Lognormal Darcy flow on nodes. First a TNO is trained with attention to all points, then one from the same start with
 each kind and number of sources, on the same batches; "test" is the mean relative L2 error of 64 samples. Then the
@@ -64,9 +65,10 @@ class Sourced(TNO):
 
     sourcing, most = None, None
 
-    def _measure(self, grid):
+    def measure(self, grid, most):
+        """What is attended to."""
         if self.sourcing is None:
-            return super()._measure(grid)
+            return super().measure(grid, most)
         make = partial(KINDS[self.sourcing], grid, self.most)
         return make() if self.sourcing == "random" else self.on(grid, make, f"{self.sourcing} {self.most}")
 

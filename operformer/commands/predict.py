@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from operformer.evaluation.conformal import Calibration
     from operformer.operators import Operator
 
+MOST_ESTIMATED = 8  # functions that the error of sources is estimated on
+
 
 def predict(
     run: Path,
@@ -106,7 +108,18 @@ def predict(
 
         for line in sentences(calibration, "z", "half_width"):
             console.print(line, soft_wrap=True, highlight=False)
+    if getattr(operator, "sources", None) is not None:
+        console.print(_sources(operator, values, where), soft_wrap=True, highlight=False)
     console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
+
+
+def _sources(operator: Operator, values: Tensor, where: Grid) -> str:
+    """What attention to averages costs in accuracy, on the first functions."""
+    from operformer.evaluation.source_error import sentence, source_error
+
+    some = slice(0, MOST_ESTIMATED)
+    grid = where.of_samples(some).to(operator.input_mean.device)
+    return sentence(operator, source_error(operator, values[some].to(operator.input_mean), grid))
 
 
 def _at(path: Path, operator: Operator, where: Grid) -> Grid:

@@ -1,4 +1,4 @@
-"""Sources of attention: local averages over M cells of the domain, which see all N points (Section 2, Theorems 1 and 2).
+"""Sources of attention: averages over M cells of the domain, which see all N points (Section 2, Theorems 1 and 2).
 
 Keys and values are linear in v, so those of an average are averages of keys and of values. The sum over the cells, each
 with the weight of all its points, is a quadrature of the integrals of attention. Queries stay at all points.
@@ -37,11 +37,10 @@ def average_over_cells(grid: Grid, most: int) -> Measure:
     return Measure(log_density(mass), cells=BoxCells(matrices, grid.shape))
 
 
-def check_sources(sources: int | None, dim: int) -> None:
-    """Refuse fewer than two cells along each axis."""
-    least = 2**dim
-    if sources is not None and (not isinstance(sources, int) or isinstance(sources, bool) or sources < least):
-        raise UsageError(f"sources must be a whole number of at least {least}, or None for all points: got {sources!r}")
+def check_sources(sources: int | None) -> None:
+    """Refuse what is no number of averages."""
+    if sources is not None and (not isinstance(sources, int) or isinstance(sources, bool) or sources < 1):
+        raise UsageError(f"sources must be a whole number of at least 1, or None for all points: got {sources!r}")
 
 
 def per_axis(most: int, dim: int) -> int:
@@ -85,7 +84,7 @@ class PointCells:
 
     def average(self, v: Tensor) -> Tensor:
         """(batch, n, c) -> (batch, count, c)."""
-        batch, n, channels = v.shape
+        batch, _, channels = v.shape
         first = self.count * torch.arange(batch, device=v.device).unsqueeze(-1)
         cell = (self.cell.to(v.device) + first).flatten()
         shares = (v * self.share.to(v).unsqueeze(-1)).flatten(0, 1)

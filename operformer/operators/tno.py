@@ -45,8 +45,8 @@ class TNO(Operator):
         n_heads: attention heads; divides hidden_channels. Good values: 4 to 8.
         initial_channels: how many of the input channels, the last ones, are an initial condition, lifted by a map of
             their own at the start of D (Section 6.1). Good value: 0.
-        sources: averages over so many equal cells of D at most are attended to in place of points, for large grids; None
-            is all points. Good values in two dimensions: 256, 1024 for more accuracy.
+        sources: averages over at most so many equal cells of D are attended to, in place of points, for large grids;
+            None is all points. Good values in two dimensions: 256, 1024 for more accuracy.
         waves: sines and cosines of the position along each axis that the lift sees. Good values: 0 (the paper), 8.
 
     Example:
@@ -84,7 +84,7 @@ class TNO(Operator):
 
     @sources.setter
     def sources(self, most: int | None) -> None:
-        check_sources(most, self.dim)
+        check_sources(most)
         if most is not None and self.initial_channels:
             raise UsageError("sources are averages over cells, and initial_channels live at one point: give either")
         self._sources = most
@@ -94,10 +94,11 @@ class TNO(Operator):
         looking = self.initial_channels > 0 and not torch.compiler.is_compiling() and not u.is_meta
         if looking and not bool(is_start(self.position(grid)).any(-1).all()):
             raise UsageError(f"the initial condition needs a point at the start of D, and {grid} has none; use nodes")
-        return apply_pointwise(self.network, self, u, grid, query, self._measure(grid))
+        return apply_pointwise(self.network, self, u, grid, query, self.measure(grid, self.sources))
 
-    def _measure(self, grid: Grid) -> Measure:
-        most, attention = self.sources, attention_of(self.network.layers)
+    def measure(self, grid: Grid, most: int | None) -> Measure:
+        """What is attended to: all points, or at most so many averages."""
+        attention = attention_of(self.network.layers)
         if most is not None and most < prod(grid.shape):
             return self.on(grid, lambda: average_over_cells(grid, most), f"{most} sources")
         # Whether weights are split depends on the precision of the moment.
