@@ -1,7 +1,5 @@
 """Which operator and which training suit some samples: measured features, then a short race between candidates."""
 
-# DESIGN.md: Operator and training are chosen by the samples
-
 from __future__ import annotations
 
 import time
