@@ -206,6 +206,9 @@ def test_a_run_on_scattered_points_predicts_and_is_exported(call, tmp_path):
     with np.load("there.npz") as written:
         assert np.isnan(written["z"]).all((0, 1)).tolist() == [False, True, False]
         assert np.isnan(written["half_width"]).tolist() == [[False, True, False]]
+    np.savez("box.npz", u=np.ones((3, 1, 9, 9)))  # the run knows its domain where the inputs' grid does not
+    assert call("predict", "run", "box.npz", "--grid", "nodes", "--out", "box-z.npz")[0] == 0
+    assert np.isnan(np.load("box-z.npz")["z"][0, 0, [0, 7], [0, 1]]).tolist() == [False, True]
     code, _, err = call("export", "run", "run.pt2")
     assert (code, err.count("\n")) == (2, 1)
     assert "trained on scattered points; give the --kind of the graph's grid: one of nodes, cells" in err
