@@ -1,15 +1,17 @@
-"""The pictures of README: `make pictures` draws them from a model that comes with the library, and from the records.
+"""The pictures of README and docs: `make pictures` draws them by the library, from its models and from the records.
 
-    python docs/making/pictures.py [--folder docs/pictures]
+    python docs/making/pictures.py [NAME ...] [--folder docs/pictures]
 
 prediction.png: a test sample of lognormal Darcy flow on a grid that the model never saw, and the model's error there.
 grids.png: median errors of records on other grids than that of the training.
-They are kept in the repository, so that README reads the same on a code host and on the site.
+NAME.svg: the figures and diagrams of the pages (figures.py, diagrams.py).
+They are kept in the repository, so that pages read the same on a code host and on the site.
 """
 
 import argparse
 from pathlib import Path
 
+import figures
 import matplotlib as mpl
 import torch
 
@@ -20,7 +22,7 @@ from operformer.runs.report.figures.style import STYLE, look_of, new_figure, per
 from paper.archive import read_archive
 
 RESULTS = Path(__file__).parents[2] / "results"
-MODEL, RESOLUTION, SAMPLE = "darcy-vitno", 312, 3803  # trained at 208 and 416 points on samples 0 to 3599
+MODEL, RESOLUTION, SAMPLE = "darcy-vitno", 312, 3803  # trained at 416 points on samples 0 to 3599
 GRIDS = {
     "0.5x": "half as\nmany points",
     "1x": "as in the\ntraining",
@@ -60,15 +62,16 @@ def grids():
     figure = new_figure(12, 3.6)
     plane, line = figure.subplots(1, 2)
     for recipe, run, name in (
-        ("best", "darcy-416-vitno", "ViTNO"),
+        ("best", "darcy-416-vitno-blended", "ViTNO"),
         ("same-operator", "darcy-416-fno", "FNO"),
         ("best", "darcy-416-spectral", "SpectralOperator, no attention"),
     ):
         (record, *_) = records[recipe][run]
         measured = [there for there in record.measured if there.label.endswith("x")]
         colour, marker = look_of(name)
+        label = f"{name}, {record.settings['training']['epochs']} epochs"
         sides = [round(there.points**0.5) for there in measured]
-        plane.loglog(sides, [there.l2.median for there in measured], color=colour, marker=marker, label=name)
+        plane.loglog(sides, [there.l2.median for there in measured], color=colour, marker=marker, label=label)
     plane.set(
         title="Lognormal Darcy flow, trained at 416 x 416 and coarser",
         xlabel="points along an axis",
@@ -93,14 +96,21 @@ def grids():
 
 
 def main():
-    """Draw both."""
+    """Draw all, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--folder", type=Path, default=Path(__file__).parents[1] / "pictures")
-    folder = parser.parse_args().folder
+    arguments = parser.parse_args()
+    folder, names = arguments.folder, arguments.names
     folder.mkdir(exist_ok=True)
     for draw in (prediction, grids):
-        with mpl.rc_context(STYLE):
-            draw().savefig(folder / f"{draw.__name__}.png", dpi=100, bbox_inches="tight", metadata={"Software": None})
+        if not names or draw.__name__ in names:
+            with mpl.rc_context(STYLE):
+                picture = folder / f"{draw.__name__}.png"
+                draw().savefig(picture, dpi=100, bbox_inches="tight", metadata={"Software": None})
+    for name, (measure, draw) in figures.FIGURES.items():
+        if not names or name in names:
+            (folder / f"{name}.svg").write_text(figures.picture(draw, measure()))
 
 
 if __name__ == "__main__":
