@@ -181,8 +181,8 @@ def assess(
         l2.append(relative_l2(found, z, block.grid))
         if outputs is not None:
             standardised.append(relative_l2(outputs.standardise(found), outputs.standardise(z), block.grid))
-        if grid.axes is not None:
-            h1.append(relative_h1(found, z, grid))
+        if grid.has_neighbours:
+            h1.append(relative_h1(found, z, block.grid))
         spectrum.add(found, z)
         jumps.add(found, z)
     errors = _finite(torch.cat(l2).cpu())

@@ -68,7 +68,7 @@ def predict(
         outputs.append(z.cpu())
     warn(unlike_training(operator, given, grid))
     u, z = torch.cat(inputs), torch.cat(outputs)
-    if there is not None and grid.kind == "scattered":
+    if there is not None and (grid.kind == "scattered" or grid.cells):
         outside = beyond(grid, there)
         warn(_outside(outside))
         u, z = (values.masked_fill(outside, torch.nan) for values in (u, z))
