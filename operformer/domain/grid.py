@@ -36,9 +36,9 @@ UNIFORM_KINDS: tuple[UniformKind, ...] = get_args(UniformKind)
 class Grid:
     """Points x_i in a box D and weights w_i >= 0: sum_i w_i u(x_i) is a quadrature of the integral of u over D.
 
-    Make one with `Grid.uniform`, `Grid.rectilinear`, `Grid.scattered` or `Grid.mesh`, or with `Grid.ragged` for a batch of
-    functions that are each known on points of their own. A grid is a frozen value. Keep the object and pass it again: operators
-    make their tables once for each grid.
+    Make one with `Grid.uniform`, `Grid.rectilinear`, `Grid.scattered` or `Grid.mesh`, or with `Grid.ragged` for a batch
+    of functions that are each known on points of their own. A grid is a frozen value. Keep the object and pass it
+    again: operators make their tables once for each grid.
 
     Args:
         points: (*shape, d) in float64; ragged (batch, N, d).

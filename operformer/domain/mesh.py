@@ -1,4 +1,4 @@
-"""Meshes: points with cells, and functions that are linear on each cell (P1): integrals, gradients, values between points.
+"""Meshes: points with cells, and functions that are linear on each cell (P1): integrals, gradients, values.
 
 A cell is a simplex: an interval on a line, a triangle in the plane, a tetrahedron in space.
 """
@@ -77,7 +77,7 @@ class Cells:
         return slopes.square().sum(-1) @ self.volumes.to(u)
 
     def find(self, points: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The cell of each wanted point (n, d) among the mesh's points (N, d): corners, shares and whether there is one.
+        """The cell of each wanted point (n, d) among points (N, d): corners, shares, and whether there is one.
 
         A point outside of all cells gets the nearest point of the mesh.
         """

@@ -19,6 +19,7 @@ from operformer.errors import DataError, DivergedError, UsageError
 from operformer.evaluation.cautions import unlike_training, warn
 from operformer.operators import Operator
 
+RAGGED = 16  # times as much for samples on points of their own, each of which may need matrices of its own
 POINTS = 2**17  # of the samples that an operator is given at once: 0.5 GiB at width 128, and faster than more on a CPU
 
 
@@ -56,7 +57,7 @@ def predict(
     if resolution is not None and query is not None:
         raise UsageError("resolution and query both say where the output is wanted; give one of them")
     there = query if resolution is None else uniform_like(grid, resolution)
-    size = max(1, POINTS // max(prod(grid.shape), 0 if there is None else prod(there.shape)))
+    size = min(together(grid), POINTS if there is None else together(there))
     if grid.counts is not None and not operator.is_pointwise:
         size = 1
     inputs, outputs = [], []
@@ -94,7 +95,7 @@ def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:
 
 def together(grid: Grid) -> int:
     """How many samples on a grid an operator is given at once."""
-    return max(1, POINTS // prod(grid.shape))
+    return max(1, POINTS // (prod(grid.shape) * (1 if grid.counts is None else RAGGED)))
 
 
 @torch.no_grad()

@@ -158,7 +158,8 @@ def _candidates(
         modes = _modes(features, 2 if basis.endswith("fourier") else 1)
         found.append({"name": "SpectralOperator", "n_modes": [modes] * dim, "basis": basis, "waves": waves, **shared})
     if features.grid.axes is None:
-        found.append({"name": "TNO", "n_heads": 4, "waves": 8, "sources": 512 if points > 512 else None, **shared})
+        many = 512 if points > 512 and features.grid.counts is None else None  # sources are of one grid
+        found.append({"name": "TNO", "n_heads": 4, "waves": 8, "sources": many, **shared})
     fitting = [settings for settings in found if _has(settings, operator)]  # all that is given
     changed = [_changed(settings, operator) for settings in fitting or found[:1]]
     return [
