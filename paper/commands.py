@@ -96,7 +96,7 @@ def queue(
     Parameters
     ----------
     runs
-        Names of runs, in the order they are wanted; all if none is given.
+        Names as the list has them, or of runs with all their recipes and seeds; all if none is given.
     minutes
         The time there is; nothing is run without it.
     left
@@ -108,10 +108,8 @@ def queue(
     """
     from operformer.runs.report.tables import Table
     from paper import queue as waiting
-    from paper.catalogue import find_row
 
-    names = [find_row(name).name for name in runs]
-    chosen = [entry for entry in waiting.entries() if not names or entry.run in names]
+    chosen = waiting.find_entries(runs)
     if minutes > 0:
         made = waiting.work(chosen, records, folder, minutes, _tell, left)
         _tell(f"{made} records made; next: python -m paper report {records}")

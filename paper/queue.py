@@ -95,6 +95,16 @@ def entries() -> list[Entry]:
     return list(dict.fromkeys((*table, *blended, *best, *patched, *seeds, *li, *widths)))
 
 
+def find_entries(names: Sequence[str]) -> list[Entry]:
+    """Entries by their own names or by those of their runs; all if none is named."""
+    known = entries()
+    found: list[Entry] = []
+    for name in names:
+        run = name if any(entry.name == name for entry in known) else find_row(name).name
+        found += [entry for entry in known if run in (entry.name, entry.run)]
+    return list(dict.fromkeys(found)) if names else known
+
+
 def states(chosen: Sequence[Entry], records: Path, runs: Path) -> list[State]:
     """Of each entry, in their order."""
     archive = read_archive(records)

@@ -241,12 +241,12 @@ def _best(row: Row) -> Experiment:
     ours = _ours(row)
     if row.variant == "blended":  # patches that overlap: nothing else than in the paper's operator, and its minutes
         overlap = _PERIODIC if row.problem == FLOW else 0.25
-        training = replace(ours.training, epochs=_BLENDED_EPOCHS)
+        training: Training = replace(ours.training, epochs=_BLENDED_EPOCHS)
         return replace(ours, operator={**ours.operator, "overlap": overlap}, training=training)
     coarse = _COARSE.get((row.problem, row.operator), _LINE_COARSE)
     if row.variant == "alone":
         coarse = _Coarse((), (), {**coarse.training, "resolutions": "staged"})
-    training: Training = replace(ours.training, augment=bool(ours.problem.symmetries), ema=0.999)
+    training = replace(ours.training, augment=bool(ours.problem.symmetries), ema=0.999)
     training = replace(training, stages=coarse.parts, **coarse.training)
     data = replace(ours.data, coarser=coarse.resolutions)
     return replace(ours, operator=_better_operator(row), data=data, training=training)

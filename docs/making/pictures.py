@@ -20,7 +20,7 @@ from operformer.runs.report.figures.style import STYLE, look_of, new_figure, per
 from paper.archive import read_archive
 
 RESULTS = Path(__file__).parents[2] / "results"
-MODEL, RESOLUTION, SAMPLE = "darcy-vitno", 312, 3803  # trained at 208 and 416 points on samples 0 to 3599
+MODEL, RESOLUTION, SAMPLE = "darcy-vitno", 312, 3803  # trained at 416 points on samples 0 to 3599
 GRIDS = {
     "0.5x": "half as\nmany points",
     "1x": "as in the\ntraining",
@@ -60,15 +60,16 @@ def grids():
     figure = new_figure(12, 3.6)
     plane, line = figure.subplots(1, 2)
     for recipe, run, name in (
-        ("best", "darcy-416-vitno", "ViTNO"),
+        ("best", "darcy-416-vitno-blended", "ViTNO"),
         ("same-operator", "darcy-416-fno", "FNO"),
         ("best", "darcy-416-spectral", "SpectralOperator, no attention"),
     ):
         (record, *_) = records[recipe][run]
         measured = [there for there in record.measured if there.label.endswith("x")]
         colour, marker = look_of(name)
+        label = f"{name}, {record.settings['training']['epochs']} epochs"
         sides = [round(there.points**0.5) for there in measured]
-        plane.loglog(sides, [there.l2.median for there in measured], color=colour, marker=marker, label=name)
+        plane.loglog(sides, [there.l2.median for there in measured], color=colour, marker=marker, label=label)
     plane.set(
         title="Lognormal Darcy flow, trained at 416 x 416 and coarser",
         xlabel="points along an axis",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from operformer import __version__
 from operformer.commands.console import console
 from operformer.commands.data import Names, Numbers, box_of, refuse_unfinished
 from operformer.commands.trust import Sizes
@@ -39,7 +40,7 @@ def predict(
     device: Literal["cpu", "cuda"] = "cpu",
     force: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Apply a trained operator to functions of your own; the output's file holds z, u and their grid.
+    """Apply a trained operator to functions of your own; the output's file holds z, u, their grid and their names.
 
     Parameters
     ----------
@@ -98,7 +99,8 @@ def predict(
     query = None if points is None else _at(points, operator, where)
     found = prediction.predict(operator, values, where, resolution=resolution or None, query=query)
     calibration = _calibration(run)
-    write(found, out, not force, {} if calibration is None else _band(calibration, found))
+    more = {} if calibration is None else _band(calibration, found)
+    write(found, out, not force, more | {"version": __version__} | (_names(run) if is_run else {}))
     there = f", predicted on {found.grid}" if resolution or points else ""
     console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
     if calibration is not None:
@@ -132,6 +134,21 @@ def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[s
         return torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid
     refuse_unfinished(path)
     return read_inputs(path, operator, u, **options)
+
+
+def _names(run: Path) -> dict[str, Any]:
+    """What the channels are called, and their units; nothing if the run's set was moved."""
+    from operformer.errors import OperformerError
+    from operformer.runs import read_experiment
+
+    try:
+        problem = read_experiment(run).problem
+        named = {"u": problem.input_names, "z": problem.output_names}
+    except OperformerError:
+        return {}
+    units = problem.units
+    texts = {f"{one}_names": names for one, names in named.items()}
+    return texts | {f"{one}_units": [units.get(name, "") for name in names] for one, names in named.items() if units}
 
 
 def _calibration(run: Path) -> Calibration | None:

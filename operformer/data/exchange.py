@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from operformer.checking import checked
 from operformer.data.array_files import open_mat, open_npy, open_npz
-from operformer.data.contents import Contents, WeightsName
+from operformer.data.contents import Contents, WeightsName, unit_of
 from operformer.data.manifest import MANIFEST
 from operformer.data.mesh_files import READERS, is_mesh, open_mesh
 from operformer.data.netcdf_files import CLASSIC, open_classic
@@ -133,7 +133,16 @@ def _coarse_values(options: Options) -> list[np.ndarray] | None:
         return options.values(contents)
 
 
-def channel_names(path: str | Path, options: Options) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+@dataclass(frozen=True)
+class ChannelNames:
+    """What the channels of u and z are called, and the units of those that have one, by name."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    units: Mapping[str, str]
+
+
+def channel_names(path: str | Path, options: Options) -> ChannelNames | None:
     """What the file calls the channels of u and z; None where its names do not do for names of channels."""
     file = _files(Path(path))[0]
     is_npy = _start(file).startswith(NPY)
@@ -144,10 +153,21 @@ def channel_names(path: str | Path, options: Options) -> tuple[tuple[str, ...], 
         inputs, outputs = (
             [name for field in fields for name in field.channel_names] for fields in (selection.u, selection.z)
         )
+        units = [field.unit for field in (*selection.u, *selection.z) for _ in field.channel_names]
+        texts = contents.texts
+    inputs, outputs = (
+        list(told) if len(told) == len(found) else found
+        for found, told in ((inputs, texts.get("u_names", ())), (outputs, texts.get("z_names", ())))
+    )
+    told = [unit_of(text) for text in (*texts.get("u_units", ()), *texts.get("z_units", ()))]
+    units = told if len(told) == len(units) else units
     outputs = [f"{name}_later" if name in inputs else name for name in outputs]  # one field at two times
     names = (*inputs, *outputs)
     are_plain = all(_CHANNEL.fullmatch(name) for name in names)
-    return (tuple(inputs), tuple(outputs)) if are_plain and len(set(names)) == len(names) else None
+    if not are_plain or len(set(names)) < len(names):
+        return None
+    given = {name: unit for name, unit in zip(names, units, strict=True) if unit}
+    return ChannelNames(tuple(inputs), tuple(outputs), given)
 
 
 @runtime_checkable
@@ -224,7 +244,8 @@ def write(samples: Samples, path: str | Path, is_new: bool = False, more: Mappin
         samples: The functions, on any grid.
         path: The file; its suffix .npz, .h5 or .hdf5 says the format.
         is_new: Whether to refuse if the file is there, also if another process has just written it.
-        more: Other arrays and numbers to write beside them, by name.
+        more: Other arrays, numbers and texts to write beside them, by name. `read` and `operformer import` take the
+            channels' names and units from u_names, z_names, u_units and z_units.
     """
     path = Path(path)
     check_name(path)
@@ -248,9 +269,10 @@ def write(samples: Samples, path: str | Path, is_new: bool = False, more: Mappin
 
         with h5py.File(content, "w") as file:
             for name, values in arrays.items():
-                file[name] = np.asarray(values)
+                array = np.asarray(values)
+                file[name] = array.astype(h5py.string_dtype()) if array.dtype.kind == "U" else array
     else:
-        np.savez(content, **arrays)  # numbers only, so nothing is pickled
+        np.savez(content, **arrays)  # numbers and texts only, so nothing is pickled
     write_bytes(path, content.getvalue(), is_new=is_new)
 
 

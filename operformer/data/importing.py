@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from operformer.data.contents import WeightsName
-from operformer.data.exchange import channel_names, read_blocks, where_points_are
+from operformer.data.exchange import ChannelNames, channel_names, read_blocks, where_points_are
 from operformer.data.generation import begin, finish, pairs_per_shard, save_shard
 from operformer.data.manifest import Fields, GridRecord, Header
 from operformer.data.options import Options
@@ -23,6 +23,7 @@ from operformer.domain.grid import UniformKind
 from operformer.domain.samples import concatenate
 from operformer.errors import UsageError
 from operformer.files import held
+from operformer.problems.problem import Boundary
 
 BLOCK = 64  # samples that are read together, so that a file need not fit into memory
 
@@ -99,7 +100,7 @@ def _store(
     folder: Path,
     title: str,
     origin: Mapping[str, Any],
-    names: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
+    names: ChannelNames | None = None,
 ) -> StoredPairs:
     """Look at all blocks once for what the header says of them, and once more to keep them."""
     count, digest, block, first = 0, hashlib.sha256(), None, None
@@ -119,11 +120,14 @@ def _store(
         digest.update(values.contiguous().cpu().numpy().data)
     # The same file name need not hold the same samples.
     plain = json.loads(json.dumps({**origin, "sha256": digest.hexdigest()}))
-    inputs, outputs = names or (
-        tuple(f"{name}_{k}" for k in range(channels)) if channels > 1 else (name,)
-        for name, channels in zip("uz", block.channels, strict=True)
-    )
-    fields = Fields(inputs, outputs, None, "periodic" if block.grid.kind == "periodic" else "open")
+    if names is None:
+        inputs, outputs = (
+            tuple(f"{name}_{k}" for k in range(channels)) if channels > 1 else (name,)
+            for name, channels in zip("uz", block.channels, strict=True)
+        )
+        names = ChannelNames(inputs, outputs, {})
+    boundary: Boundary = "periodic" if block.grid.kind == "periodic" else "open"
+    fields = Fields(names.inputs, names.outputs, None, boundary, units=names.units)
     dtype: Literal["float32", "float64"] = "float64" if block.u.dtype == torch.float64 else "float32"
     header = pairs_per_shard(Header(title, plain, count, 1, dtype, GridRecord.of(block.grid), fields))
     todo = begin(folder, header, range(header.n_shards))

@@ -182,6 +182,7 @@ class Field:
     name: str
     array: Array
     layout: Layout
+    unit: str = ""
 
     @property
     def channel_names(self) -> list[str]:

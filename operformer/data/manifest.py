@@ -38,6 +38,7 @@ class Fields:
     times: tuple[float, ...] | None = None
     boundary: Boundary = "open"
     constants: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)  # of the channels that have one, by name
 
     @property
     def series(self) -> str:

@@ -149,7 +149,12 @@ class Options:
         contents = with_letters(contents, arrays, given)
         found = layouts_of(self, contents, arrays) if self.layouts is None else {}
         before, after = (
-            [Field(name, arrays[name], self.layouts[k] if self.layouts else found[name]) for name in names]
+            [
+                Field(
+                    name, arrays[name], self.layouts[k] if self.layouts else found[name], contents.units.get(name, "")
+                )
+                for name in names
+            ]
             for k, names in enumerate((u, z))
         )
         _refuse_two_grids(contents, before, after)

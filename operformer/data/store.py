@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from pathlib import Path
@@ -140,6 +140,11 @@ class Imported(Problem):
     def output_names(self) -> tuple[str, ...]:
         """What the set calls z's channels."""
         return self.stored.manifest.header.fields.outputs
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """What the set's file says of them."""
+        return self.stored.manifest.header.fields.units
 
     @property
     def bounds(self) -> Bounds:

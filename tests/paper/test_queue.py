@@ -2,9 +2,10 @@
 
 import pytest
 
+from operformer.errors import UsageError
 from paper import queue
 from paper.archive import read_archive
-from paper.queue import Entry, entries, states, work
+from paper.queue import Entry, entries, find_entries, states, work
 
 RUN = "lorenz-yz"
 TWO = [Entry(RUN, "same-operator"), Entry(RUN, "same-operator", 1)]
@@ -58,3 +59,12 @@ def test_the_table_of_the_paper_comes_first(call_paper, tmp_path):
     assert (code, err) == (0, "")
     assert "0 of 3 recorded" in out
     assert "lorenz-yz-same-operator-seed-2" in out
+
+
+def test_the_names_that_are_listed_are_understood():
+    known = entries()
+    assert all(find_entries([entry.name]) == [entry] for entry in known)
+    assert find_entries([]) == known
+    assert {entry.run for entry in find_entries(["lorenz-yz"])} == {"lorenz-yz"}
+    with pytest.raises(UsageError, match="lorenz-yx"):
+        find_entries(["lorenz-yx"])

@@ -113,7 +113,7 @@ def test_the_shipped_lorenz_model_has_the_error_of_its_card():
 @pytest.mark.parametrize(
     ("model", "run", "tolerance"),
     [
-        ("darcy-vitno", "darcy-416-vitno", 0.06),  # its weights are rounded
+        ("darcy-vitno", "darcy-416-vitno-blended", 2e-3),
         ("darcy-lognormal-spectral", "darcy-416-spectral", 2e-3),
         ("darcy-piecewise-spectral", "piecewise-416-spectral", 2e-3),
     ],

@@ -41,7 +41,8 @@ def pair_figure(median: Look, worst: Look, problem: Problem, label: str, note: s
 def curves_figure(median: Curves, worst: Curves, problem: Problem, is_marked: bool = False, note: str = "") -> Figure:
     """Input above outputs above error, the median sample left of the worst."""
     outputs = _output_names(problem, len(median.z))
-    names = ["input x" if hasattr(problem, "recover") else "input u", *outputs, "error"]
+    own = "x" if hasattr(problem, "recover") else "u" if problem.has_law else drawn(problem.labels[0][0])
+    names = [f"input {own}", *outputs, "error"]
     figure = new_figure(9.0, 1.7 * len(names) + 0.5, note)
     axes = figure.subplots(len(names), 2, sharex=True, sharey="row", squeeze=False)
     for column, (name, sample) in enumerate((("median", median), ("worst", worst))):
@@ -62,8 +63,9 @@ def images_figure(median: Plane, worst: Plane, problem: Problem, note: str = "")
     Where input and output are one field at two times, its change in place of truth and prediction, as in the paper.
     """
     is_flow = problem.times is not None
-    titles = [f"input, {_spoken(drawn(problem.input_names[0]))}"]
-    for name in map(drawn, problem.output_names):
+    inputs, named = problem.labels
+    titles = [f"input, {_spoken(drawn(inputs[0]))}"]
+    for name in map(drawn, named):
         titles += ["|truth - input|", "|prediction - input|"] if is_flow else [f"{name}, truth", "prediction"]
         titles += ["log10 of the error"]
     figure = new_figure(2.6 * len(titles), 4.6, note)
@@ -111,8 +113,8 @@ def _draw_images(figure: Figure, axes: Any, sample: Plane, is_flow: bool) -> Non
 
 
 def _output_names(problem: Problem, count: int) -> list[str]:
-    named = getattr(problem, "recover", None)
-    return list(named) if named else [f"output z{k + 1}" if count > 1 else "output z" for k in range(count)]
+    named = getattr(problem, "recover", None) or (() if problem.has_law else map(drawn, problem.labels[1]))
+    return list(named) or [f"output z{k + 1}" if count > 1 else "output z" for k in range(count)]
 
 
 def _spoken(name: str) -> str:
