@@ -150,7 +150,7 @@ def test_functions_on_a_mesh_are_drawn_on_its_triangles(make_run):
     assert len(pictures) == 4
     assert pictures[0].get_array().tolist() == z[0]
     assert pictures[3].get_array()[2] == pytest.approx(-1, abs=1e-5)  # log10 0.1
-    assert pictures[0].get_paths()[0].vertices.max(0).tolist() == [1, 2]
+    assert max(path.vertices[:, 1].max() for path in pictures[0].get_paths()) == 2
 
 
 def test_faces_are_seen_in_the_error_its_spectrum_its_norms_and_its_jumps(make_run):
