@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from operformer.evaluation.conformal import Calibration
     from operformer.operators import Operator
 
+MOST_ESTIMATED = 8  # functions that the error of sources is estimated on
+
 
 def predict(
     run: Path,
@@ -92,12 +94,15 @@ def predict(
         if not hasattr(operator, "analysis"):
             raise UsageError(f"{operator.kind} finds no coefficients at scattered points; leave --analysis out")
         operator.analysis = analysis  # type: ignore[assignment]  # it has one
-    kind, trained_weights = _trained_with(run) if is_run else (None, None)
+    trained = _trained_on(run) if is_run else None
+    kind, trained_weights = (None, None) if trained is None else _told_by(trained)
     options = {"layout": layout, "grid": grid, "bounds": box_of(bounds), "kind": kind}
     options |= {"weights": weights or trained_weights or "voronoi"}
     values, where = _inputs(inputs, operator, list(u) or None, options)
     query = None if points is None else _at(points, operator, where)
-    found = prediction.predict(operator, values, where, resolution=resolution or None, query=query)
+    found = prediction.predict(
+        operator, values, where, resolution=resolution or None, query=query, domain=_domain(trained, where)
+    )
     calibration = _calibration(run)
     more = {} if calibration is None else _band(calibration, found)
     write(found, out, not force, more | {"version": __version__} | (_names(run) if is_run else {}))
@@ -108,7 +113,18 @@ def predict(
 
         for line in sentences(calibration, "z", "half_width"):
             console.print(line, soft_wrap=True, highlight=False)
+    if getattr(operator, "sources", None) is not None:
+        console.print(_sources(operator, values, where), soft_wrap=True, highlight=False)
     console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
+
+
+def _sources(operator: Operator, values: Tensor, where: Grid) -> str:
+    """What attention to averages costs in accuracy, on the first functions."""
+    from operformer.evaluation.source_error import sentence, source_error
+
+    some = slice(0, MOST_ESTIMATED)
+    grid = where.of_samples(some).to(operator.input_mean.device)
+    return sentence(operator, source_error(operator, values[some].to(operator.input_mean), grid))
 
 
 def _at(path: Path, operator: Operator, where: Grid) -> Grid:
@@ -168,21 +184,28 @@ def _band(calibration: Calibration, found: Samples) -> dict[str, Any]:
     return {"half_width": half.numpy(), **numbers}
 
 
-def _trained_with(run: Path) -> tuple[UniformKind | None, WeightsName | None]:
-    """The kind of uniform grid, or the weights of scattered points, that a run was trained with.
-
-    None is what is no longer known, such as that of a set that was moved.
-    """
-    from operformer.domain.grid import UNIFORM_KINDS
+def _trained_on(run: Path) -> Grid | None:
+    """The grid that a run was trained on; None if it is no longer known, such as that of a set that was moved."""
     from operformer.errors import OperformerError
     from operformer.runs import read_experiment
 
     try:
         experiment = read_experiment(run)
-        grid = experiment.problem.grid(experiment.data.resolution)
+        return experiment.problem.grid(experiment.data.resolution)
     except OperformerError:
-        return None, None
+        return None
+
+
+def _told_by(grid: Grid) -> tuple[UniformKind | None, WeightsName | None]:
+    """The kind of a uniform grid, or the weights of scattered points, that a run was trained with."""
+    from operformer.domain.grid import UNIFORM_KINDS
+
     if grid.kind == "scattered":
         return None, "equal" if grid.has_equal_weights else "voronoi"
     kinds: dict[str, UniformKind] = {kind: kind for kind in UNIFORM_KINDS}
     return kinds.get(grid.kind), None
+
+
+def _domain(trained: Grid | None, where: Grid) -> Grid | None:
+    """Points that stand for the domain where those of the inputs, which fill a box, do not tell."""
+    return trained if trained is not None and trained.kind == "scattered" and where.axes is not None else None

@@ -31,6 +31,7 @@ def predict(
     *,
     resolution: int | Sequence[int] | None = None,
     query: Grid | None = None,
+    domain: Grid | None = None,
 ) -> Samples:
     """z = G(u) for functions of one's own, some at a time, at their own resolution or at another.
 
@@ -42,10 +43,12 @@ def predict(
         query: the points where z is wanted, in place of ``resolution``. The operator is applied to u where it is known
             and read at these points. FNO and AFNO, which have no other points than those of their grid, are applied to
             u interpolated to them if they take them as a grid; otherwise their output is interpolated.
+        domain: scattered points that stand for a domain that is no box, such as those that the operator was trained on.
+            Those of u if not given, where u is known at such points.
 
     Returns:
-        `Samples` with u, z and their grid, on the CPU. Where u is known at scattered points that leave a part of the
-        box empty, such as the notch of an L, values there are NaN.
+        `Samples` with u, z and their grid, on the CPU. Values outside the domain, such as in the notch of an L, are
+        NaN.
 
     Example:
         >>> operator = TNO(dim=1, in_channels=1, out_channels=1, hidden_channels=8, n_layers=1, n_heads=2)
@@ -69,18 +72,21 @@ def predict(
         outputs.append(z.cpu())
     warn(unlike_training(operator, given, grid))
     u, z = torch.cat(inputs), torch.cat(outputs)
-    if there is not None and (grid.kind == "scattered" or grid.cells):
-        outside = beyond(grid, there)
-        warn(_outside(outside))
+    outside = _outside(grid, there, domain)
+    if outside is not None and bool(outside.any()):
+        count = f"{int(outside.sum())} of {outside.numel()}"
+        warn([f"{count} points lie outside the domain that the scattered points stand for; their values are NaN"])
         u, z = (values.masked_fill(outside, torch.nan) for values in (u, z))
     return Samples(u, z, (there or grid).to("cpu"))
 
 
-def _outside(outside: Tensor) -> list[str]:
-    if not bool(outside.any()):
-        return []
-    count = f"{int(outside.sum())} of {outside.numel()}"
-    return [f"{count} points lie outside the domain that the scattered points stand for; their values are NaN"]
+def _outside(grid: Grid, there: Grid | None, domain: Grid | None) -> Tensor | None:
+    """Which points lie outside the domain, (*shape) or (count, 1, *shape); None where no points tell."""
+    if domain is not None:
+        return beyond(domain, there or grid) if domain.kind == "scattered" else None
+    if there is None or grid.axes is not None:
+        return None
+    return beyond(grid, there)
 
 
 def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:

@@ -76,9 +76,6 @@ def test_what_cannot_be_ragged_is_refused():
         operator(padded[:3], grid)
     with pytest.raises(UsageError, match="the same for all samples"):
         operator(padded, grid, query=grid)
-    operator.sources = 16
-    with pytest.raises(UsageError, match=r"operator\.sources = None"):
-        operator(padded, grid)
     fano = FANO((2, 2), 2, **SMALL, n_heads=2).double()
     with pytest.raises(UsageError, match=r"FANO takes samples of one grid: .*use a TNO"):
         fano(padded, grid)
