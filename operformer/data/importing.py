@@ -105,8 +105,14 @@ def _store(
     names: ChannelNames | None = None,
 ) -> StoredPairs:
     """Look at all blocks once for what the header says of them, and once more to keep them."""
-    count, digest, block = 0, hashlib.sha256(), None
+    count, digest, block, first = 0, hashlib.sha256(), None, None
     for block in map(_storable, blocks()):
+        first = block.grid if first is None else first
+        if not torch.equal(first.points, block.grid.points):
+            raise UsageError(
+                f"a set on disk has one grid: got {first} and {block.grid}; read them with operformer.read and train "
+                "from memory"
+            )
         count += len(block)
         for values in (block.u, block.z):
             digest.update(values.contiguous().numpy().data)

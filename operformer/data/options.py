@@ -15,11 +15,13 @@ from operformer.data.axis_names import with_letters
 from operformer.data.contents import Contents, WeightsName
 from operformer.data.coordinates import (
     find_axes,
+    find_cells,
     find_many_points,
     find_points,
     find_row,
     find_weights,
     grid_of_many_points,
+    grid_of_mesh,
     grid_of_points,
     unused_rows,
     written_bounds,
@@ -262,6 +264,9 @@ class Options:
         if box is not None and self.bounds is None:  # what is expected may be rounded, and is not the user's word
             ends = zip(box, points.min(0), points.max(0), strict=True)
             box = [(min(lower, float(first)), max(upper, float(last))) for (lower, upper), first, last in ends]
+        cells = find_cells(contents, taken, points.shape[1])
+        if cells is not None:
+            return Placed(grid_of_mesh(points, cells, box, contents.path), _said_of_points(box, "a mesh of the cells"))
         return Placed(grid_of_points(points, weights, self.weights, box, contents.path), _said_of_points(box))
 
     def _rows(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> dict[str, np.ndarray] | None:
@@ -347,7 +352,7 @@ def _refuse_two_grids(contents: Contents, before: list[Field], after: list[Field
         )
 
 
-def _said_of_points(box: GivenBounds | None) -> str:
+def _said_of_points(box: GivenBounds | None, what: str = "scattered") -> str:
     """How scattered points and their domain were found, in words."""
-    said = "scattered, as the file has them"
+    said = f"{what}, as the file has them"
     return said if box else f"{said}; the domain is the box of the points, as nothing says otherwise (--bounds)"

@@ -22,9 +22,9 @@ LEAST = 4  # points along an axis of a nested grid; fewer do not represent a fun
 def interpolate(u: Tensor, grid: Grid, query: Grid) -> Tensor:
     """u(x') = sum_j lambda_j(x') u(x_j), lambda the hat functions of the grid: piecewise linear, second order.
 
-    Tensor products are interpolated multilinearly, scattered points on a triangulation. Periodic grids wrap around.
-    Beyond the outermost points of a tensor product the nearest cell is extrapolated linearly; beyond scattered points
-    the nearest value holds. On a ragged grid every sample is read from its own points.
+    Tensor products are interpolated multilinearly, scattered points on a triangulation, meshes on their cells. Periodic
+    grids wrap around. Beyond the outermost points of a tensor product the nearest cell is extrapolated linearly; beyond
+    scattered points the nearest value holds. On a ragged grid every sample is read from its own points.
 
     Args:
         u: values (..., *grid.shape).
@@ -112,6 +112,8 @@ def _scattered_stencil(grid: Grid, query: Grid) -> tuple[Tensor, Tensor]:
     from scipy.spatial import Delaunay, QhullError, cKDTree  # here: it takes a fifth of torch's time to import
 
     known, wanted = grid.points.cpu(), query.points.reshape(-1, query.dim).cpu()
+    if grid.cells:
+        return grid.cells[0].find(known, wanted)[:2]
     if grid.dim == 1 and len(torch.unique(known)) > 1:
         inside = wanted.clamp(known.min(), known.max())
         (left, right), fraction = _axis_stencil(grid.to("cpu"), 0, inside[:, 0].contiguous())

@@ -179,6 +179,30 @@ def _remedy(samples: Samples) -> str:
     return "; where z is on points of its own, give them as query="
 
 
+def joined(parts: Sequence[Samples]) -> Samples:
+    """All samples of several sets, on the grid of the first, or each on its own mesh, as a ragged grid."""
+    first = parts[0].grid
+    if len(parts) == 1 or not first.cells or parts[0].query is not None or all(part.grid is first for part in parts):
+        return parts[0] if len(parts) == 1 else concatenate(parts)
+    grids = [part.grid.of_sample(k) for part in parts for k in range(len(part))]
+    if first.counts is None and all(torch.equal(first.points, one.points) for one in grids):
+        return concatenate(parts)
+    lower, upper = torch.tensor([grid.bounds for grid in grids], dtype=torch.float64).unbind(-1)
+    bounds = list(zip(lower.amin(0).tolist(), upper.amax(0).tolist(), strict=True))
+    cells = [grid.cells[0].corners for grid in grids]
+    grid = Grid.ragged([grid.points for grid in grids], bounds=bounds, cells=cells)
+    u, z = (
+        pad([one for part in parts for one in unpadded(values(part), part.grid)], grid)
+        for values in (lambda part: part.u, lambda part: part.z)
+    )
+    return Samples(u, z, grid)
+
+
+def unpadded(values: Tensor, grid: Grid) -> list[Tensor]:
+    """The functions (channels, *shape), one for each sample."""
+    return list(values.unbind(0)) if grid.counts is None else unpad(values, grid)
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """Samples to train on, samples to choose by, and samples that neither has seen."""

@@ -25,6 +25,7 @@ from operformer.operators.operator import Operator, applied, check_takes_functio
 
 OTHER_SET = "(set)"  # ends the label of a set that is not the run's own
 SHOWN = 64  # points along an axis of a picture
+MOST_TRIANGLES = 20_000  # of a mesh in a picture; larger ones are read on as many points as others
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Evaluation:
     label: str  # what kind of grid
     points: int
     errors: tuple[float, ...]  # relative L2, one for each sample
-    median_sample: Curves | Images
-    worst_sample: Curves | Images
+    median_sample: Look
+    worst_sample: Look
     h1_errors: tuple[float, ...] = ()  # relative H1
     spectrum: ErrorSpectrum | None = None
     jumps: FaceJumps | None = None
@@ -120,6 +121,21 @@ class Images:
     prediction: list[list[list[float]]]
 
 
+@dataclass(frozen=True)
+class Triangles:
+    """One sample on a mesh in the plane: points (N, 2), corners (M, 3), and functions as (channels, N)."""
+
+    error: float
+    points: list[list[float]]
+    corners: list[list[int]]
+    u: list[list[float]]
+    z: list[list[float]]
+    prediction: list[list[float]]
+
+
+Look = Curves | Images | Triangles
+
+
 @checked
 def evaluate(
     operator: nn.Module,
@@ -183,8 +199,8 @@ def assess(
         l2.append(relative_l2(found, z, there))
         if outputs is not None:
             standardised.append(relative_l2(outputs.standardise(found), outputs.standardise(z), there))
-        if grid.axes is not None:
-            h1.append(relative_h1(found, z, grid))
+        if grid.has_neighbours:
+            h1.append(relative_h1(found, z, there))
         spectrum.add(found, z)
         jumps.add(found, z)
     errors = _finite(torch.cat(l2).cpu())
@@ -243,13 +259,17 @@ def _finite(errors: Tensor) -> Tensor:
     return errors
 
 
-def _look(prediction: Tensor, samples: Samples, index: int, errors: Tensor) -> Curves | Images:
+def _look(prediction: Tensor, samples: Samples, index: int, errors: Tensor) -> Look:
     one, error = on_one_grid(samples[index : index + 1].to("cpu")), float(errors[index])
     most = SHOWN if one.grid.dim > 1 else prod(one.grid.shape)
     values = [one.u[0], one.z[0], prediction[index].cpu()]
     if one.grid.counts is not None:
         values = [value[:, : one.grid.counts[0]] for value in values]
-    axes, functions = cut(values, one.grid.of_sample(0), most)
+    grid = one.grid.of_sample(0)
+    if grid.cells and grid.dim == 2 and len(grid.cells[0].corners) <= MOST_TRIANGLES:
+        mesh = grid.points.tolist(), grid.cells[0].corners.tolist()
+        return Triangles(error, *mesh, *(value.tolist() for value in values))
+    axes, functions = cut(values, grid, most)
     u, z, found = (values.tolist() for values in functions)
     if len(axes) == 1:
         return Curves(error, axes[0].tolist(), u, z, found)

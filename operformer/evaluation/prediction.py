@@ -20,6 +20,7 @@ from operformer.evaluation.cautions import unlike_training, warn
 from operformer.operators import Operator
 from operformer.operators.operator import check_takes_functions
 
+RAGGED = 16  # times as much for samples on points of their own, each of which may need matrices of its own
 POINTS = 2**17  # of the samples that an operator is given at once: 0.5 GiB at width 128, and faster than more on a CPU
 
 
@@ -60,7 +61,7 @@ def predict(
     if resolution is not None and query is not None:
         raise UsageError("resolution and query both say where the output is wanted; give one of them")
     there = query if resolution is None else uniform_like(grid, resolution)
-    size = max(1, POINTS // max(prod(grid.shape), 0 if there is None else prod(there.shape)))
+    size = min(together(grid), POINTS if there is None else together(there))
     if grid.counts is not None and not operator.is_pointwise:
         size = 1
     inputs, outputs = [], []
@@ -86,9 +87,7 @@ def _outside(grid: Grid, there: Grid | None, domain: Grid | None) -> Tensor | No
         return beyond(domain, there or grid) if domain.kind == "scattered" else None
     if there is None or grid.axes is not None:
         return None
-    if grid.counts is None:
-        return beyond(grid, there)
-    return torch.stack([beyond(grid.of_sample(k), there) for k in range(len(grid.counts))]).unsqueeze(1)
+    return beyond(grid, there)
 
 
 def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:
@@ -103,7 +102,7 @@ def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:
 
 def together(grid: Grid) -> int:
     """How many samples on a grid an operator is given at once."""
-    return max(1, POINTS // prod(grid.shape))
+    return max(1, POINTS // (prod(grid.shape) * (1 if grid.counts is None else RAGGED)))
 
 
 @torch.no_grad()

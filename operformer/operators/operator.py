@@ -200,7 +200,7 @@ class Operator(nn.Module, ABC):
         if grid is not None and grid.dim != self.dim:
             raise UsageError(f"the grid must have dimension {self.dim}, the operator's dim: got {grid}")
         if grid is not None and grid.counts is not None and not self.is_pointwise:
-            remedy = "give each sample alone, on grid.of_sample(k), or use a TNO"
+            remedy = "give each sample alone, on grid.of_sample(k), or use a TNO or a SpectralOperator"
             raise UsageError(f"{self.kind} takes samples of one grid: got {grid}; {remedy}")
         if u.layout != torch.strided:
             raise UsageError(f"u must be a dense tensor: got {u.layout}; try u.to_dense()")

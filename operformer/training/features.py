@@ -47,7 +47,7 @@ def measure(samples: Samples) -> Features:
         is_zero_at_boundary=is_zero,
         is_flow=samples.query is None and _is_flow(u, z),
         half_waves=_half_waves(z, grid, is_periodic),
-        has_slopes=grid.axes is not None and bool((h1_norm(z, grid) < STEEP * l2_norm(z, grid)).all()),
+        has_slopes=grid.has_neighbours and bool((h1_norm(z, grid) < STEEP * l2_norm(z, grid)).all()),
     )
 
 

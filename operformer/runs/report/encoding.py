@@ -92,7 +92,9 @@ def thumbnails(samples: Samples, names: Sequence[str] = ()) -> Figure:
     axes = figure.subplots(len(rows), len(samples), squeeze=False)
     for row, (name, (values, grid)) in enumerate(rows):
         for column in range(len(samples)):
-            image = _draw(axes[row, column], values[column], grid)
+            own = grid.of_sample(column)
+            one = values[column] if grid.counts is None else values[column, : len(own.points)]
+            image = _draw(axes[row, column], one, own)
             if image is not None:
                 figure.colorbar(image, ax=axes[row, column], shrink=0.8)
         axes[row, 0].set_ylabel(name)
@@ -109,6 +111,10 @@ def _draw(axes: Axes, values: Tensor, grid: Grid) -> Any:
     axes.set(xticks=[], yticks=[])
     axes.grid(visible=False)
     axes.set_aspect("equal")
+    if grid.cells and grid.dim == 2:
+        x, y = grid.points.T.numpy()
+        corners = grid.cells[0].corners.numpy()
+        return axes.tripcolor(x, y, values.numpy(), triangles=corners, shading="gouraud", rasterized=True)
     if grid.axes is None:
         return axes.scatter(grid.points[:, 0].numpy(), grid.points[:, 1].numpy(), c=values.numpy(), s=4)
     if grid.dim == 3:
