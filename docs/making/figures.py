@@ -1,15 +1,20 @@
-"""Figures drawn by the library when the site is built, each for the light and for the dark scheme."""
+"""The figures of the documentation, as SVG in two schemes: docs/pictures/NAME.svg, written by `make pictures`.
+
+Colours are variables of a style sheet inside the file, which follows the reader's scheme. So one file serves a code
+host and the site, in the light and in the dark.
+"""
 
 import io
 import json
 from pathlib import Path
 
+import diagrams
 import matplotlib as mpl
 import measurements
 import torch
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, ScalarFormatter
-from mkdocs.structure.files import File
 
 from operformer import Grid, Overlap
 from operformer.domain.blending import make_cover
@@ -17,33 +22,22 @@ from operformer.problems import ControlledODE, Darcy, Kolmogorov, Lorenz63
 
 BLENDING = Path(__file__).parents[1] / "blending.json"  # by benchmarks/blended_patches.py
 
-# Ink, then colours after Okabe and Ito that stand out against the scheme's paper.
-SCHEMES = {
-    "light": {"ink": "#333333", "faint": "#dddddd", "colours": ("#0072B2", "#D55E00", "#009E73", "#B3559A")},
-    "dark": {"ink": "#d8dbe2", "faint": "#474c58", "colours": ("#56B4E9", "#E69F00", "#2BC59A", "#E29ACB")},
-}
+# Ink, lines of grids, then colours after Okabe and Ito: in the light scheme, in the dark one.
+INK, FAINT = ("#333333", "#d8dbe2"), ("#dddddd", "#474c58")
+COLOURS = (("#0072b2", "#56b4e9"), ("#d55e00", "#e69f00"), ("#009e73", "#2bc59a"), ("#b3559a", "#e29acb"))
 
 
-def on_files(files, config):
-    """A hook of MkDocs: figures/NAME-SCHEME.svg for every figure."""
-    for name, (measure, draw) in FIGURES.items():
-        data = measure()
-        for scheme in SCHEMES:
-            files.append(File.generated(config, f"figures/{name}-{scheme}.svg", content=picture(draw, data, scheme)))
-    return files
-
-
-def picture(draw, data, scheme):
-    """A figure in the colours of a scheme, on no background, as SVG."""
-    ink, faint, colours = SCHEMES[scheme].values()
+def picture(draw, data):
+    """A figure on no background, as SVG that follows the scheme of its reader."""
+    ink = INK[0]
     style = {
         "font.size": 10.5,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,
         "axes.axisbelow": True,
-        "axes.prop_cycle": mpl.cycler(color=colours),
-        "grid.color": faint,
+        "axes.prop_cycle": mpl.cycler(color=[light for light, _ in COLOURS]),
+        "grid.color": FAINT[0],
         "legend.frameon": False,
         "svg.hashsalt": "operformer",
     }
@@ -53,7 +47,20 @@ def picture(draw, data, scheme):
         draw(figure, data, ink)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    return buffer.getvalue()
+    return in_both_schemes(buffer.getvalue())
+
+
+def in_both_schemes(svg):
+    """The colours of the light scheme become variables, which have other values in the dark."""
+    light, dark = "", ""
+    for k, (day, night) in enumerate((INK, FAINT, *COLOURS)):
+        svg = svg.replace(to_hex(day), f"var(--c{k})")
+        light += f"--c{k}: {day};"
+        dark += f"--c{k}: {night};"
+    # Without a colour of its own, text is black.
+    sheet = f":root {{{light} fill: var(--c0)}} @media (prefers-color-scheme: dark) {{:root {{{dark}}}}}"
+    head, end, body = svg.partition("<defs>")
+    return f"{head}<style>{sheet}</style>\n {end}{body}"
 
 
 def draw_orders(figure, data, ink):
@@ -226,4 +233,5 @@ FIGURES = {
     "controlled": (controlled, draw_curves),
     "darcy": (darcy, draw_images),
     "kolmogorov": (kolmogorov, draw_images),
+    **{name: (lambda diagram=diagram: diagram, diagrams.draw) for name, diagram in diagrams.DIAGRAMS.items()},
 }

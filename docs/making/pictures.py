@@ -1,15 +1,17 @@
-"""The pictures of README: `make pictures` draws them from a model that comes with the library, and from the records.
+"""The pictures of README and docs: `make pictures` draws them by the library, from its models and from the records.
 
-    python docs/making/pictures.py [--folder docs/pictures]
+    python docs/making/pictures.py [NAME ...] [--folder docs/pictures]
 
 prediction.png: a test sample of lognormal Darcy flow on a grid that the model never saw, and the model's error there.
 grids.png: median errors of records on other grids than that of the training.
-They are kept in the repository, so that README reads the same on a code host and on the site.
+NAME.svg: the figures and diagrams of the pages (figures.py, diagrams.py).
+They are kept in the repository, so that pages read the same on a code host and on the site.
 """
 
 import argparse
 from pathlib import Path
 
+import figures
 import matplotlib as mpl
 import torch
 
@@ -94,14 +96,21 @@ def grids():
 
 
 def main():
-    """Draw both."""
+    """Draw all, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--folder", type=Path, default=Path(__file__).parents[1] / "pictures")
-    folder = parser.parse_args().folder
+    arguments = parser.parse_args()
+    folder, names = arguments.folder, arguments.names
     folder.mkdir(exist_ok=True)
     for draw in (prediction, grids):
-        with mpl.rc_context(STYLE):
-            draw().savefig(folder / f"{draw.__name__}.png", dpi=100, bbox_inches="tight", metadata={"Software": None})
+        if not names or draw.__name__ in names:
+            with mpl.rc_context(STYLE):
+                picture = folder / f"{draw.__name__}.png"
+                draw().savefig(picture, dpi=100, bbox_inches="tight", metadata={"Software": None})
+    for name, (measure, draw) in figures.FIGURES.items():
+        if not names or name in names:
+            (folder / f"{name}.svg").write_text(figures.picture(draw, measure()))
 
 
 if __name__ == "__main__":

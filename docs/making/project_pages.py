@@ -1,4 +1,4 @@
-"""Pages of the site that lie outside docs/: design, changelog, notebook. Their links lead to the pages of the site.
+"""Pages of the site that lie outside docs/: README, design, changelog, notebook. Links lead to the pages of the site.
 
 Files are written for a reader of the repository. A link to a file that the site does not have becomes its words.
 """
@@ -10,11 +10,11 @@ from posixpath import dirname, join, normpath, relpath
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[2]
-SOURCES = {"DESIGN.md": "design.md", "CHANGELOG.md": "changelog.md"} | {
+SOURCES = {"README.md": "index.md", "DESIGN.md": "design.md", "CHANGELOG.md": "changelog.md"} | {
     f"notebook/{path.name}": f"notebook/{path.name}" for path in sorted((ROOT / "notebook").glob("*.md"))
 }
 PAGES = {page: source for source, page in SOURCES.items()}
-LINK = re.compile(r"(?<!!)\[([^\]\[]+)\]\(([^()\s#]+)(#[^()\s]*)?\)")
+LINK = re.compile(r"\[([^\]\[]+)\]\(([^()\s#]+)(#[^()\s]*)?\)")
 
 
 def on_files(files, config):

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from operformer.commands.console import console, show
 
+Recipe = Literal["auto", "isotropic", "cosine", "fourier", "tno", "fano", "vitno"]
 Override = Annotated[str, Parameter(help="Changed settings, such as training.epochs=5 operator.n_heads=2.")]
+
+
+def _as_it_is(kind: Any, tokens: Sequence[Token]) -> Any:
+    """The word that was given: the library refuses others than its own and names the nearest."""
+    return tokens[0].value
 
 
 def demo(*, out: Path = Path("runs/demo")) -> None:
@@ -37,7 +43,7 @@ def demo(*, out: Path = Path("runs/demo")) -> None:
 def train(
     experiment: str,
     *overrides: Override,
-    recipe: Literal["auto"] | None = None,
+    recipe: Annotated[Recipe | None, Parameter(converter=_as_it_is)] = None,
     minutes: float = 2.0,
     more: int | None = None,
     start: Annotated[str | None, Parameter(name="--from")] = None,
@@ -57,7 +63,9 @@ def train(
         The folder of a set of samples, a .toml file, or the name of a run that comes with the library: darcy, lorenz,
         lorenz-y, lorenz-y-transformer; or the folder of a run, which is resumed.
     recipe
-        "auto" chooses the operator and its training by the samples; a set's folder always does. Overrides are kept.
+        "auto" chooses the operator and its training by the samples, as for a set's folder if nothing is said. Others
+        fit one operator to them: a SpectralOperator with isotropic, cosine or fourier kernels, a TNO, a FANO or a
+        ViTNO. Overrides are kept.
     minutes
         How long a training that is chosen may take on this machine.
     more
@@ -89,7 +97,7 @@ def train(
         raise UsageError(f"--more trains a run further: got {experiment!r}; give the folder of a run")
     elif recipe or is_set(experiment):
         folder = out or Path("runs") / name
-        found, reasons = recommended_experiment(experiment, overrides, minutes, folder, start or "")
+        found, reasons = recommended_experiment(experiment, overrides, minutes, folder, start or "", recipe or "auto")
         for line in reasons:
             console.print(line, soft_wrap=True)
     else:

@@ -53,15 +53,15 @@ def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic", 
     from operformer.runs import read_experiment
     from operformer.sharing.exporting import export as write
 
-    is_run, names = (run / "operator").is_dir(), ()
+    is_run, names, units = (run / "operator").is_dir(), (), None
     if is_run:
         experiment = read_experiment(run)
         problem = experiment.problem
-        names = (problem.input_names, problem.output_names)  # type: ignore[assignment]
+        names, units = (problem.input_names, problem.output_names), problem.units  # type: ignore[assignment]
         own = problem.grid(experiment.data.resolution).kind
         if kind is None and own not in UNIFORM_KINDS:
             kinds = ", ".join(UNIFORM_KINDS)
             raise UsageError(f"{run} was trained on {own} points; give the --kind of the graph's grid: one of {kinds}")
         kind = kind or own  # type: ignore[assignment]  # one of them
-    path = write(load(run / "operator" if is_run else run), out, kind or "nodes", names)
+    path = write(load(run / "operator" if is_run else run), out, kind or "nodes", names, units=units)
     console.print(f"exported: {path}", soft_wrap=True)

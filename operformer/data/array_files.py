@@ -22,6 +22,7 @@ from numpy.lib import format as npy
 
 from operformer.data.contents import (
     LARGEST_RATIO,
+    TEXTS,
     Array,
     Contents,
     Loaded,
@@ -39,6 +40,7 @@ MATRIX, COMPRESSED = 14, 15
 STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 NUMBERS = dict(zip(range(6, 16), ("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), strict=True))
 OTHERS = {1: "cell", 2: "struct", 3: "object", 4: "text", 5: "sparse matrix", 16: "function", 17: "object"}
+MOST_TEXT = 2**16  # bytes of the names of channels
 HEAD = 4096  # bytes in which flags, sizes and name of a variable must be
 IS_COMPLEX, IS_LOGICAL = 0x0800, 0x0200
 
@@ -69,7 +71,7 @@ def open_npz(path: Path) -> Iterator[Contents]:
     """The named arrays of an archive; each is read when it is used."""
     with refusing_damage(path), zipfile.ZipFile(path) as archive:
         arrays: dict[str, Array] = {}
-        refused = {}
+        refused, texts = {}, {}
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
             if name in arrays or name in refused:
@@ -78,6 +80,9 @@ def open_npz(path: Path) -> Iterator[Contents]:
                 refused[name] = "is packed in a way that numpy does not write; write it again with numpy.savez"
                 continue
             try:
+                if name in TEXTS and info.file_size < MOST_TEXT:
+                    texts[name] = tuple(map(str, np.ravel(_values_of(archive, info, "U"))))
+                    continue
                 with archive.open(info) as file:
                     header = _header(file)
                     stored = info.file_size - file.tell()
@@ -91,12 +96,14 @@ def open_npz(path: Path) -> Iterator[Contents]:
                 refused[name] = complaint
             else:
                 arrays[name] = Loaded(header[0], header[2], partial(_values_of, archive, info))
-        yield Contents(path, arrays, refused)
+        yield Contents(path, arrays, refused, texts=texts)
 
 
-def _values_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+def _values_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str = "fiub") -> np.ndarray:
     with archive.open(info) as file:
         shape, fortran, dtype = _header(file)
+        if dtype.kind not in kinds:
+            raise ValueError(f"it holds {dtype}")
         return np.frombuffer(file.read(), dtype).reshape(shape, order="F" if fortran else "C")
 
 

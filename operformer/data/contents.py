@@ -22,10 +22,13 @@ from operformer.text import shown
 WeightsName = Literal["voronoi", "equal"]  # of scattered points whose file has none
 PAIRS = (("u", "z"), ("x", "y"), ("input", "output"), ("inputs", "outputs"), ("a", "u"), ("coeff", "sol"))
 POINTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz")
-# What an array of inputs is not called: scattered points, their weights, outputs.
-NO_INPUTS = (*POINTS, "weights", *(output for _, output in PAIRS if output != "u"))
+# What an array of inputs is not called: scattered points, their weights, the cells of a mesh, outputs.
+NO_INPUTS = (*POINTS, "weights", "cells", *(output for _, output in PAIRS if output != "u"))
 # The most that deflate can pack into one byte; what claims to be larger than that is no data.
 LARGEST_RATIO = 1032
+# Names and units of the channels, one text for each, as `write` writes them.
+TEXTS = ("u_names", "z_names", "u_units", "z_units")
+LONGEST_TEXT = 60
 # What a system says of a file that may be whole: no permission, an error of the disk or of the network.
 UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT, errno.ESTALE, errno.EMFILE, errno.ETIMEDOUT)
 
@@ -68,7 +71,8 @@ class Contents:
 
     ``refused`` says why other arrays are not read. The rest is what the format itself knows: the arrays of input and
     output, the axes of each array (one letter each), the coordinates along each axis of space, and their kinds; or the
-    names of the axes of each array, as NetCDF has them.
+    names of the axes of each array, as NetCDF has them; and the unit of each array that has one. ``texts`` are the
+    arrays of `TEXTS`: what the channels of u and z are called, and their units.
     """
 
     path: Path
@@ -81,6 +85,8 @@ class Contents:
     kinds: Mapping[str, tuple[UniformKind, ...]] = field(default_factory=dict)
     dimensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kind: UniformKind | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def array(self, name: str) -> Array:
         """The array of that name, if it can be learnt from."""
@@ -145,6 +151,13 @@ class Contents:
         names = [f"{shown(name)} {tuple(array.shape)}" for name, array in list(self.arrays.items())[:12]]
         more = len(self.arrays) - len(names)
         return ", ".join(names) + (f" and {more} more" if more else "") if names else "no arrays of numbers"
+
+
+def unit_of(attribute: Any) -> str:
+    """The unit that an attribute names, or nothing where it is no short text on one line."""
+    text = attribute.decode(errors="replace") if isinstance(attribute, bytes) else attribute
+    is_unit = isinstance(text, str) and text.isprintable() and len(text) <= LONGEST_TEXT
+    return text.strip() if is_unit else ""
 
 
 def why_not_numbers(dtype: np.dtype[Any]) -> str | None:

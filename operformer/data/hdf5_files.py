@@ -31,9 +31,11 @@ import numpy as np
 
 from operformer.data.contents import (
     LARGEST_RATIO,
+    TEXTS,
     Array,
     Contents,
     refusing_damage,
+    unit_of,
     whole,
     why_not_numbers,
     why_too_large,
@@ -45,6 +47,7 @@ from operformer.memory import require_memory
 from operformer.text import shown
 
 MOST_OBJECTS = 100_000
+MOST_TEXTS = 1000  # names of channels
 MATLAB_NUMBERS = {
     b"double",
     b"single",
@@ -64,10 +67,21 @@ def open_hdf5(path: Path) -> Iterator[Contents]:
         first = file[groups[0]] if groups and _is_own(file, groups[0]) else None
         groups = groups if isinstance(first, h5py.Group) and "data" in list(first) else []
         arrays, refused = _arrays(file, path, set(groups[1:]))
-        plain = Contents(path, arrays, refused)
+        units = {name: unit_of(file[name].attrs.get("units", "")) for name in arrays}
+        plain = Contents(path, arrays, refused, units=units, texts=_names_of_channels(file))
         opener = partial(open_array, file, path)
         known = _of_the_well(plain, file) or _of_pdebench(plain, groups, opener)
         yield known or (with_dimensions(plain, file) if is_netcdf4(file) else plain)
+
+
+def _names_of_channels(file: Any) -> dict[str, tuple[str, ...]]:
+    """The arrays of texts that say what channels are called, and their units."""
+    own = {name: file[name] for name in TEXTS if _is_own(file, name)}
+    return {
+        name: tuple(_texts(one[()]))
+        for name, one in own.items()
+        if isinstance(one, h5py.Dataset) and h5py.check_string_dtype(one.dtype) and one.size <= MOST_TEXTS
+    }
 
 
 def _is_own(group: Any, name: str) -> bool:

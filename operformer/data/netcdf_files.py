@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from operformer.data.contents import Array, Contents, refusing_damage, why_not_numbers
+from operformer.data.contents import Array, Contents, refusing_damage, unit_of, why_not_numbers
 from operformer.errors import DataError
 
 CLASSIC = (b"CDF\x01", b"CDF\x02")
@@ -68,7 +68,8 @@ def open_classic(path: Path) -> Iterator[Contents]:
                 native = values.astype(values.dtype.newbyteorder("="))
                 arrays[name] = unpacked(native, {key: getattr(variable, key, None) for key in PACKING})
         dimensions = {name: tuple(file.variables[name].dimensions) for name in arrays}
-        yield Contents(path, arrays, refused, dimensions=dimensions)
+        units = {name: unit_of(getattr(file.variables[name], "units", "")) for name in arrays}
+        yield Contents(path, arrays, refused, dimensions=dimensions, units=units)
 
 
 PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value")

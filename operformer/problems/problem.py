@@ -53,6 +53,21 @@ class Problem(ABC):
         """The names of z's components."""
 
     @property
+    def units(self) -> Mapping[str, str]:
+        """The units of those components that have one, by name."""
+        return {}
+
+    @property
+    def labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of u's and of z's components with their units, such as "T [K]"."""
+        units = self.units
+        inputs, outputs = (
+            tuple(f"{name} [{units[name]}]" if name in units else name for name in names)
+            for names in (self.input_names, self.output_names)
+        )
+        return inputs, outputs
+
+    @property
     def times(self) -> tuple[float, ...] | None:
         """If u and the channels of z are one field at several times, these times."""
         return None

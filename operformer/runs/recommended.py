@@ -1,4 +1,4 @@
-"""`operformer train SET --recipe auto`: an experiment whose operator and training are chosen by its samples."""
+"""`operformer train SET --recipe NAME`: an experiment whose operator and training are chosen by its samples."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from operformer.problems.problem import Draws
 from operformer.runs.experiment import Experiment, apply_override, parse, read_mapping, trained_place, trained_settings
 from operformer.runs.folder import read_experiment
 from operformer.runs.steps import training_pairs
+from operformer.training.candidates import AUTO, check_recipe, recipe_of
 from operformer.training.ranks import world_size
 from operformer.training.recommend import recommend
 
@@ -27,13 +28,14 @@ def is_set(source: str) -> bool:
 
 
 def recommended_experiment(
-    source: str, overrides: Sequence[str], minutes: float, folder: Path, start: str = ""
+    source: str, overrides: Sequence[str], minutes: float, folder: Path, start: str = "", recipe: str = AUTO
 ) -> tuple[Experiment, tuple[str, ...]]:
     """The experiment, and in four lines what was chosen and why; the one that the folder holds is not chosen again.
 
     ``source`` is the folder of a set, whose last tenths validate and test, or an experiment's file or name, whose
     operator and training are left out. Overrides are kept. ``start`` is a trained operator to go on from, if any.
     """
+    check_recipe(recipe)
     base = of_set(source) if is_set(source) else {k: v for k, v in read_mapping(source).items() if k in KEPT}
     base |= {"name": folder.resolve().name, "operator": {}, "training": {}}
     for override in overrides:
@@ -41,19 +43,19 @@ def recommended_experiment(
     given = {name: base.pop(name) for name in ("operator", "training")}
     draft = parse(base | ({"start": start} if start else {}))
     if (folder / "experiment.json").is_file():
-        return _resumed(draft, given, folder), ()
+        return _resumed(draft, given, folder, recipe), ()
     if world_size() > 1:
         raise UsageError("one process chooses the recipe; start the training without torchrun, stop and resume it")
     if start:
         given["operator"] = trained_settings(start, given["operator"])
     pairs, _ = training_pairs(draft, Draws())
     trained = load(trained_place(start)) if start else None
-    chosen = recommend(pairs[: draft.data.train], minutes, trained or given["operator"], given["training"])
+    chosen = recommend(pairs[: draft.data.train], minutes, trained or given["operator"], given["training"], recipe)
     found = {"operator": given["operator"] if start else chosen.operator, "training": asdict(chosen.training)}
     return parse(draft.to_mapping() | found), chosen.reasons
 
 
-def _resumed(draft: Experiment, given: Mapping[str, Mapping[str, Any]], folder: Path) -> Experiment:
+def _resumed(draft: Experiment, given: Mapping[str, Mapping[str, Any]], folder: Path, recipe: str) -> Experiment:
     """The experiment that the folder holds, if it is on the same samples and as the overrides say."""
     there = read_experiment(folder)
     parts = ("problem", "data", "start")
@@ -61,6 +63,8 @@ def _resumed(draft: Experiment, given: Mapping[str, Mapping[str, Any]], folder: 
     mapping = there.to_mapping()
     for section, values in given.items():
         other += [f"{section}.{key} differs" for key, value in values.items() if mapping[section].get(key) != value]
+    if recipe not in (AUTO, recipe_of(there.operator)):
+        other.append(f"its recipe is {recipe_of(there.operator)}")
     if other:
         raise UsageError(f"{folder} holds another experiment ({other[0]}); give another --out")
     return there

@@ -95,8 +95,7 @@ def _evaluated(run: Run) -> str:
 
 def channels(run: Run) -> str:
     """What is mapped to what."""
-    problem = run.experiment.problem
-    return " to ".join(", ".join(names) for names in (problem.input_names, problem.output_names))
+    return " to ".join(map(", ".join, run.experiment.problem.labels))
 
 
 def _maps(run: Run) -> str:

@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from importlib.util import find_spec
@@ -51,6 +51,7 @@ def export(
     kind: UniformKind = "nodes",
     names: Sequence[Sequence[str]] = (),
     query: Grid | None = None,
+    units: Mapping[str, str] | None = None,
 ) -> Path:
     """Write u (batch, in_channels, *shape) -> z, on uniform grids of this kind in the operator's domain, as one file.
 
@@ -59,7 +60,7 @@ def export(
     ``path`` ends in .pt2 (`torch.export.load`) or .onnx (any ONNX runtime). Batch and sizes are free, patched operators
     take sizes that their patches divide, on nodes one more than these. Normalisation is part of the graph: physical
     units in and out. An .onnx file also says in its metadata the version, the kind of grid and the domain, and
-    ``names``, those of the input's channels and those of the output's, if they are given.
+    ``names``, those of the input's channels and those of the output's, and their ``units`` by name, if they are given.
     """
     path = Path(path)
     writers: dict[str, Callable[[OnUniformGrids], bytes]] = {".pt2": _program, ".onnx": _onnx}
@@ -67,7 +68,7 @@ def export(
         raise UsageError(f"an exported operator is a .pt2 or an .onnx file: got {path}")
     _refuse(operator, kind)
     module = OnUniformGrids(operator, kind, query).eval()
-    module.names = [list(each) for each in names]
+    module.names, module.units = [list(each) for each in names], dict(units or {})
     write_bytes(path, writers[path.suffix](module))
     return path
 
@@ -80,6 +81,7 @@ class OnUniformGrids(nn.Module):
         self.operator = deepcopy(operator).cpu()
         self.bounds, self.kind, self.query = operator.bounds, kind, query
         self.names: list[list[str]] = []  # of the channels of input and output, for who reads the file
+        self.units: dict[str, str] = {}  # by name
         if query is not None:  # what is made of its points is looked at now, and a constant of the graph
             example = self.example()
             with torch.no_grad():
@@ -166,6 +168,8 @@ def _onnx(module: OnUniformGrids) -> bytes:
     _name_sizes(graph.graph)
     told = {"operformer": __version__, "grid": module.kind, "bounds": json.dumps(module.bounds)}
     told |= dict(zip(("inputs", "outputs"), map(json.dumps, module.names), strict=False))
+    if module.units:
+        told["units"] = json.dumps(module.units)
     for key, value in told.items():
         entry = graph.metadata_props.add()
         entry.key, entry.value = key, value

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from operformer.checking import checked
 from operformer.domain import Pairs, Samples
-from operformer.domain.samples import check_samples
+from operformer.domain.samples import check_samples, larger_grid
 from operformer.errors import DivergedError, ResourceError, UsageError
 from operformer.evaluation.cautions import few_samples, modes_beyond, warn
 from operformer.evaluation.errors import relative_errors
@@ -43,6 +43,7 @@ from operformer.training.checkpoint import (
     what_is_left,
     write_checkpoint,
 )
+from operformer.training.chosen import GivenOperator, GivenTraining, as_given, by_recipe
 from operformer.training.heartbeat import Heartbeat
 from operformer.training.lock import locked
 from operformer.training.normalisation import check_channels, fit_normalisation
@@ -60,25 +61,34 @@ __all__ = ["LOSSES", "Training", "check_device", "train"]
 
 @checked
 def train(
-    operator: Operator,
+    operator: GivenOperator,
     samples: Pairs | Sequence[Pairs],
     validation: Pairs,
-    settings: Training,
+    settings: GivenTraining,
     folder: str | Path,
     title: str = "training",
     symmetries: tuple[Symmetry, ...] = (),
+    *,
+    recipe: str | None = None,
+    minutes: float = 2.0,
 ) -> Operator:
     """Fit the operator to the samples. The same folder again resumes from its last checkpoint, to the same numbers.
 
+    ``train(None, samples, validation, None, folder, recipe="auto")`` chooses operator and training by the samples and
+    says in four lines what it chose and why.
+
     Args:
         operator: a fresh operator, whose normalisation is fitted on the samples first, or a trained one, which keeps
-            its own and learns on.
+            its own and learns on. With a recipe also None, or settings that are not to be chosen, such as
+            {"basis": "cosine"}.
         samples: what to train on, or the same samples on several grids, from the coarsest to the finest.
         validation: samples that choose the epoch whose weights are kept. Good value: a tenth of the training samples.
-        settings: how to train.
+        settings: how to train. With a recipe also None, or settings that are not to be chosen, such as {"epochs": 5}.
         folder: for checkpoints, metrics and the best operator (in folder/operator).
         title: what the progress bar calls it.
         symmetries: the problem's, for ``settings.augment``.
+        recipe: "auto" or another one of `recommend`'s; without it operator and settings are those that are given.
+        minutes: how long a training by a recipe may take, with the choice. Good values: 2 to 60.
 
     Returns:
         The operator with the best validation error, in evaluation mode.
@@ -90,10 +100,18 @@ def train(
         >>> operator = train(operator, samples[:10], samples[10:], Training(epochs=1, batch_size=5), "runs/example")
     """
     folder = Path(folder)
-    check_device(settings)
     levels = levels_of(samples)
-    for kind, pairs in (*(("training", level) for level in levels), ("validation", validation)):
+    named = [*(("training", level) for level in levels), ("validation", validation)]
+    for kind, pairs in named:
         check_samples(pairs, kind)
+    chosen = (
+        as_given(operator, settings)
+        if recipe is None
+        else by_recipe(recipe, minutes, operator, settings, levels[-1], folder)
+    )
+    operator, settings = chosen.operator, chosen.settings
+    check_device(settings)
+    for kind, pairs in named:
         check_channels(operator, pairs, kind)
     _check_fit(levels, settings, symmetries)
     ranks = Ranks(settings)
@@ -101,6 +119,7 @@ def train(
     with ExitStack() as stack:
         ranks.first(lambda: stack.enter_context(_occupied(folder)))
         ranks.first(partial(keep_settings, folder, settings))
+        ranks.first(partial(chosen.keep, folder))
         ranks.first(partial(_sweep, folder))
         signals = stack.enter_context(StopSignals())
         stack.enter_context(Heartbeat(ranks.rank, ranks.world))
@@ -354,7 +373,7 @@ def _check_fit(levels: tuple[Pairs, ...], settings: Training, symmetries: tuple[
         raise UsageError("training.augment is true, but the problem names no symmetries; set it to false")
     for symmetry in symmetries if settings.augment else ():
         for level in levels:
-            check_symmetry(symmetry, level.grid)
+            check_symmetry(symmetry, level)
 
 
 def _reseed(job: _Job, epoch: int, batch: int) -> None:
@@ -365,8 +384,8 @@ def _reseed(job: _Job, epoch: int, batch: int) -> None:
 
 def _diverged(epoch: int, batch: int, plan: Plan, samples: Samples) -> DivergedError:
     step = sum(len(plan.levels(before)) for before in range(epoch)) + batch + 1
+    points = math.prod(larger_grid(samples).shape)
     return DivergedError(
         f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {batch + 1} (update {step}, "
-        f"{math.prod(samples.grid.shape)} points); checkpoints before it are good: lower training.learning_rate and "
-        "train into a new folder"
+        f"{points} points); checkpoints before it are good: lower training.learning_rate and train into a new folder"
     )

@@ -1,27 +1,26 @@
 """Which operator and which training suit some samples: measured features, then a short race between candidates."""
 
-# DESIGN.md: Operator and training are chosen by the samples
-
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from inspect import signature
-from math import log2, prod
 from typing import Any
 
 import torch
 
+from operformer.checking import checked
 from operformer.domain import Pairs, Samples
-from operformer.domain.samples import check_samples
+from operformer.domain.samples import check_samples, z_grid
 from operformer.errors import UsageError
 from operformer.evaluation.errors import relative_errors
 from operformer.evaluation.loss import LOSSES
 from operformer.operators import Operator
-from operformer.operators.pretrained import OPERATORS, make_operator
+from operformer.operators.operator import applied
+from operformer.operators.pretrained import make_operator
 from operformer.settings import construct
+from operformer.training.candidates import AUTO, candidates, check_recipe, common_settings, recipe_of, winner
 from operformer.training.features import Features, measure
 from operformer.training.normalisation import fit_normalisation
 from operformer.training.optimizer import make_optimizer
@@ -31,11 +30,8 @@ from operformer.training.schedule import make_schedule
 LOOKED_AT = 128  # samples to measure and to race on
 RACE = 120  # updates of each candidate, unless they take more than this part of the time:
 SHARE = 0.3
-CLEARLY = 2 / 3  # an error below this part of another is a better one
 FEWEST = 12
-POINTS_PER_BATCH = 4096
 MOST_EPOCHS = 1000
-MOST_HALF_WAVES = {1: 64, 2: 20, 3: 8}  # along an axis, two for a mode of Fourier's basis
 
 
 @dataclass(frozen=True)
@@ -62,17 +58,19 @@ class Recommendation:
         """A fresh operator, whose first weights follow from the training's seed, or a copy of the trained one."""
         if self.start is not None:
             return deepcopy(self.start)
-        return _fresh(self.operator, self.channels, self.dim, self.training.seed)
+        return fresh(self.operator, self.channels, self.dim, self.training.seed)
 
     def __str__(self) -> str:
         return "\n".join(self.reasons)
 
 
+@checked
 def recommend(
     samples: Pairs,
     minutes: float = 2.0,
     operator: Mapping[str, Any] | Operator | None = None,
     training: Mapping[str, Any] | None = None,
+    recipe: str = AUTO,
     clock: Callable[[], float] = time.monotonic,
 ) -> Recommendation:
     """Choose an operator and a training for samples of your own.
@@ -86,6 +84,8 @@ def recommend(
         operator: settings of the operator that are not to be chosen, such as {"basis": "cosine"} or {"name": "TNO"}; or
             a trained operator, which is to learn these samples, too.
         training: settings of `Training` that are not to be chosen, such as {"batch_size": 8}.
+        recipe: "auto", or the recipe that is to be fitted to the samples: "isotropic", "cosine" or "fourier" kernels of
+            a `SpectralOperator`, "tno", "fano" or "vitno".
         clock: what counts the minutes, in seconds. `time.process_time` compares trainings on a machine with other work.
 
     Returns:
@@ -102,126 +102,38 @@ def recommend(
     check_samples(samples, "training")
     if len(samples) < 5:
         raise UsageError(f"a choice needs at least 5 training samples: got {len(samples)}")
+    check_recipe(recipe)
     started = clock()
     some = samples[torch.arange(min(len(samples), LOOKED_AT))].to(dtype=torch.float32)
     features = measure(some)
     start = operator if isinstance(operator, Operator) else None
-    given = {} if isinstance(operator, Operator) else operator or {}
-    candidates = _candidates(features, given, training or {}, len(samples))
-    if start is not None:
-        known = {"name": start.kind, **start.settings}
-        candidates = [
-            (
-                known,
-                construct(
-                    Training, {**_common(features, len(samples)), "learning_rate": 2e-3, **(training or {})}, "training"
-                ),
-            )
-        ]
-    device = training_device(candidates[0][1])
+    if isinstance(operator, Operator):
+        known = {"name": operator.kind, **operator.settings}
+        if recipe not in (AUTO, recipe_of(known)):
+            raise UsageError(f"recipe {recipe!r} is of another operator than the one that is given; leave it out")
+        asked = {**common_settings(features, len(samples)), "learning_rate": 2e-3, **(training or {})}
+        tried = [(known, construct(Training, asked, "training"))]
+    else:
+        tried = candidates(features, recipe, operator or {}, training or {}, len(samples))
+    device = training_device(tried[0][1])
     seconds = 60 * minutes
     raced = []
-    for settings, how in candidates:
-        fresh = (
-            deepcopy(start) if start is not None else _fresh(settings, samples.channels, features.grid.dim, how.seed)
-        )
-        raced.append(_race(fresh.to(device), how, some.to(device), SHARE * seconds / len(candidates), clock))
+    for settings, how in tried:
+        first = deepcopy(start) if start else fresh(settings, samples.channels, features.grid.dim, how.seed)
+        raced.append(_race(first.to(device), how, some.to(device), SHARE * seconds / len(tried), clock))
     errors = [error for error, _ in raced]
-    best = winner(candidates, errors)
-    (settings, how), per_update = candidates[best], raced[best][1]
+    best = winner(tried, errors)
+    (settings, how), per_update = tried[best], raced[best][1]
     if "epochs" not in (training or {}):
         epoch = _epoch_seconds(per_update, len(samples), how)
         how = replace(how, epochs=max(1, min(MOST_EPOCHS, int((seconds - (clock() - started)) / epoch))))
-    told = [(one, error) for (one, _), error in zip(candidates, errors, strict=True)]
+    told = [(one, error) for (one, _), error in zip(tried, errors, strict=True)]
     reasons = (*_found(features, len(samples)), _decided(told, settings), _trained(how, per_update, len(samples)))
     return Recommendation(settings, how, reasons, samples.channels, features.grid.dim, start)
 
 
-def _candidates(
-    features: Features, operator: Mapping[str, Any], training: Mapping[str, Any], count: int
-) -> list[tuple[dict[str, Any], Training]]:
-    """The operators that are worth a try on such samples, each with its training; none twice."""
-    dim, points = features.grid.dim, prod(features.grid.shape)
-    shared: dict[str, Any] = {"hidden_channels": 32, "n_layers": 4}
-    if features.is_flow:
-        shared["wrappers"] = ["Increment"]
-    if features.is_zero_at_boundary:
-        shared["last"] = ["dirichlet"]
-    common = _common(features, count)
-    kinds = [("fourier", 0)] if features.is_periodic else [("cosine", 8), ("fourier", 0)]
-    if dim > 1 and features.is_periodic:  # on a line there are no directions, and few weights anyway
-        kinds = [*kinds, ("isotropic-fourier", 8)]
-    elif dim > 1:
-        kinds = [("isotropic-cosine", 8), *kinds]
-    found: list[dict[str, Any]] = []
-    for basis, waves in kinds:
-        modes = _modes(features, 2 if basis.endswith("fourier") else 1)
-        found.append({"name": "SpectralOperator", "n_modes": [modes] * dim, "basis": basis, "waves": waves, **shared})
-    if features.grid.axes is None:
-        found.append({"name": "TNO", "n_heads": 4, "waves": 8, "sources": 512 if points > 512 else None, **shared})
-    fitting = [settings for settings in found if _has(settings, operator)]  # all that is given
-    changed = [_changed(settings, operator) for settings in fitting or found[:1]]
-    return [
-        (one, construct(Training, {**common, "learning_rate": _rate(one), **training}, "training"))
-        for k, one in enumerate(changed)
-        if one not in changed[:k]
-    ]
-
-
-def _has(settings: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    """Whether the operator of a candidate, or the one that is given, has all settings that are given."""
-    name = given.get("name", settings["name"])
-    return name in OPERATORS and given.keys() <= {"name", "wrappers", *signature(OPERATORS[name]).parameters}
-
-
-def winner(candidates: list[tuple[dict[str, Any], Training]], errors: list[float]) -> int:
-    """The smallest error, unless the first candidate is favoured: then others have to be much better.
-
-    Isotropic kernels on a box need fewer samples in the end. On a periodic domain they hardly learn what moves in one
-    direction, whatever a short training says.
-    """
-    best = errors.index(min(errors))
-    is_favoured = candidates[0][0].get("basis") in ("isotropic-cosine", "fourier")
-    return 0 if is_favoured and errors[best] > CLEARLY * errors[0] else best
-
-
-def _rate(settings: Mapping[str, Any]) -> float:
-    """The highest rate of one cycle with Muon that the operators were tried with."""
-    if "n_heads" in settings:
-        return 2e-3
-    return 8e-3 if str(settings.get("basis")).startswith("isotropic") else 4e-3
-
-
-def _common(features: Features, count: int) -> dict[str, Any]:
-    """The training's settings that all candidates share."""
-    batch = 2 ** round(log2(max(1.0, POINTS_PER_BATCH / prod(features.grid.shape))))
-    batch = max(1, min(16, max(4, batch), count // 8))
-    loss = "l2+h1" if features.has_slopes else "l2"
-    return {"batch_size": batch, "schedule": "one-cycle", "optimizer": "muon", "loss": loss}
-
-
-def _changed(settings: dict[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with those that the user gives; an operator of another name keeps only those that it has."""
-    name = operator.get("name", settings["name"])
-    if name != settings["name"] and name in OPERATORS:
-        known = {"name", "wrappers", *signature(OPERATORS[name]).parameters}
-        settings = {key: value for key, value in settings.items() if key in known}
-        if "n_heads" in known:
-            settings["n_heads"] = 4
-    return {**settings, **operator}
-
-
-def _modes(features: Features, halves: int) -> int:
-    """Modes along an axis: what z is made of and half as many again, as far as the points and the time allow."""
-    grid = features.grid
-    per_axis = min(grid.shape) if grid.axes is not None else int(prod(grid.shape) ** (1 / grid.dim))
-    most = min(MOST_HALF_WAVES[grid.dim] // halves, per_axis // 2)
-    if features.half_waves is None:
-        return max(2, most)
-    return max(2, min(most, max(8, -(-3 * features.half_waves // (2 * halves)))))
-
-
-def _fresh(settings: Mapping[str, Any], channels: tuple[int, int], dim: int, seed: int) -> Operator:
+def fresh(settings: Mapping[str, Any], channels: tuple[int, int], dim: int, seed: int) -> Operator:
+    """An operator with these settings, whose first weights follow from the seed."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return make_operator(settings, "operator", in_channels=channels[0], out_channels=channels[1], dim=dim)
@@ -241,7 +153,7 @@ def _race(
     while len(times) < updates:
         for chosen in torch.randperm(len(train), generator=order).split(how.batch_size)[: updates - len(times)]:
             began, batch = clock(), train[chosen]
-            loss = LOSSES[how.loss](operator(batch.u, batch.grid), batch.z, batch.grid).mean()
+            loss = LOSSES[how.loss](applied(operator, batch.u, batch), batch.z, z_grid(batch)).mean()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(operator.parameters(), how.clip_norm)
             optimizer.step()

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import fields
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ import torch
 
 from operformer import Training, load
 from operformer.cli import main
+from operformer.commands.runs import Recipe
 from operformer.data.importing import import_pairs
 from operformer.runs import Data, read_experiment
+from operformer.training.candidates import RECIPES
 
 SMALL = ("operator.hidden_channels=8", "operator.n_layers=1", "training.epochs=1")
 
@@ -50,6 +53,18 @@ def test_a_set_is_trained_on_resumed_and_not_mistaken_for_another(folder, capsys
     assert command("train", given, "operator.hidden_channels=16", "--out", run) == 2
     assert "operator.hidden_channels differs" in capsys.readouterr().err
     assert command("evaluate", run) == 0
+
+
+def test_recipes_have_names_and_a_wrong_one_is_told_the_nearest(folder, capsys):
+    assert get_args(Recipe) == RECIPES
+    run, given = folder / "named", folder / "set"
+    assert command("train", given, *SMALL, "--recipe", "cosine", "--minutes", 0.01, "--out", run) == 0
+    assert load(run / "operator").settings["basis"] == "cosine"
+    assert command("train", given, *SMALL, "--recipe", "fano", "--out", run) == 2
+    assert "its recipe is cosine" in capsys.readouterr().err
+    assert command("train", given, "--recipe", "coslne", "--out", folder / "wrong") == 2
+    assert capsys.readouterr().err == "operformer: unknown recipe 'coslne'; did you mean cosine?\n"
+    assert not (folder / "wrong").exists()
 
 
 def test_a_name_keeps_its_problem_and_too_few_samples_are_refused(folder, capsys):

@@ -54,9 +54,11 @@ def test_a_symbolic_grid_is_the_uniform_one(kind):
 def test_a_tno_is_the_same_in_onnx(tmp_path):
     torch.manual_seed(0)
     operator = on_a_box(TNO(2, **SMALL))
-    path = export(operator, tmp_path / "deep" / "tno.onnx", kind="nodes", names=(("head",), ("flux", "speed")))
+    path = export(operator, tmp_path / "deep" / "tno.onnx", kind="nodes", names=(("head",), ("flux", "speed")),
+                  units={"speed": "m/s"})  # fmt: skip
     told = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
     assert (told["grid"], told["outputs"]) == ("nodes", '["flux", "speed"]')
+    assert told["units"] == '{"speed": "m/s"}'
     assert json.loads(told["bounds"]) == [list(ends) for ends in operator.bounds]
     assert_same(run_onnx(path), operator, "nodes", [(1, (11, 3)), (4, (2, 17)), (3, (5, 7))])
 

@@ -5,10 +5,11 @@ from math import pi
 import pytest
 import torch
 
-from operformer import Grid, Samples, Training, recommend
+from operformer import Grid, Samples, Training, load, recommend, train
 from operformer.errors import UsageError
+from operformer.training.candidates import RECIPES, recipe_of, winner
 from operformer.training.features import measure
-from operformer.training.recommend import _decided, winner
+from operformer.training.recommend import _decided
 
 AMPLITUDES = torch.randn(40, 1, 5, generator=torch.Generator().manual_seed(0))
 
@@ -94,7 +95,7 @@ def test_minutes_are_those_of_the_clock():
     grid = Grid.uniform(32, kind="periodic")
     samples = Samples(waves(grid, whole_sines), waves(grid, whole_sines, 0.2), grid)
     now = iter(range(10**6))  # a second for each look at it: an update takes one, an epoch of 10 batches 11.2
-    chosen = recommend(samples, 10.0, {"hidden_channels": 4, "n_layers": 1}, {"batch_size": 4}, lambda: next(now))
+    chosen = recommend(samples, 10.0, {"hidden_channels": 4, "n_layers": 1}, {"batch_size": 4}, clock=lambda: next(now))
     assert chosen.training.epochs == int((600 - 2 * 120 - 1) / 11.2)
     assert "32 epochs of about 11 s, about 6 minutes at this pace" in chosen.reasons[-1]
 
@@ -126,3 +127,57 @@ def test_what_the_user_says_is_not_chosen():
     with pytest.raises(UsageError, match="at least 5"):
         recommend(samples[:3])
     assert isinstance(chosen.training, Training)
+
+
+@pytest.mark.parametrize("kind", ["periodic", "nodes"])
+@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != "auto"])
+def test_a_recipe_by_name_is_fitted_to_the_samples(recipe, kind):
+    grid = Grid.uniform((13, 13), kind=kind)
+    function = half_sines if kind == "nodes" else whole_sines
+    samples = Samples(waves(grid, function), waves(grid, function, 0.0 if kind == "nodes" else 0.01), grid)
+    small = {"hidden_channels": 4, "n_layers": 1}
+    chosen = recommend(samples, 0.01, small, {"epochs": 1}, recipe)
+    assert recipe_of(chosen.operator) == recipe
+    resampled = (
+        ["Resampled"] if (recipe, kind) == ("vitno", "periodic") else []
+    )  # 13 periodic points are not two halves
+    assert chosen.operator["wrappers"] == [*resampled, "Increment"]
+    assert ("last" in chosen.operator) is (kind == "nodes" and recipe != "tno")
+    assert chosen.make_operator()(samples.u, grid).shape == samples.z.shape
+
+
+def test_a_training_by_a_recipe_says_what_it_chose_keeps_what_is_given_and_resumes(tmp_path, capsys):
+    grid = Grid.uniform(16, kind="periodic")
+    samples = Samples(waves(grid, whole_sines), waves(grid, whole_sines, 0.2), grid)
+    small, how = {"hidden_channels": 4, "n_layers": 1}, {"epochs": 2, "loss": "l2"}
+
+    def run(operator=small, settings=how, recipe="fourier", folder=tmp_path / "run"):
+        return train(operator, samples[:30], samples[30:], settings, folder, recipe=recipe, minutes=0.01)
+
+    first = run()
+    said = capsys.readouterr().out
+    assert said.startswith("samples: 30 of 1 to 1 channels")
+    assert "chosen: SpectralOperator fourier" in said
+    assert "2 epochs of" in said
+    assert torch.equal(run()(samples.u, grid), first(samples.u, grid))  # nothing is left to do, nothing is chosen
+    assert "chosen" not in capsys.readouterr().out
+    assert run(None, None).settings == first.settings
+    trained = train(load(tmp_path / "run" / "operator"), samples[:30], samples[30:], {"epochs": 1}, tmp_path / "on",
+                    recipe="auto", minutes=0.01)  # fmt: skip
+    assert trained.settings == first.settings
+    for words, message in (
+        ({"recipe": "cosine"}, "in which the recipe differs"),
+        ({"operator": {"hidden_channels": 8}}, r"operator\.hidden_channels differs"),
+        ({"settings": {"loss": "h1"}}, r"training\.loss differs"),
+        ({"recipe": "cosyne"}, "did you mean cosine"),
+        ({"recipe": None}, 'operator must be an Operator: got {.*recipe="auto"'),
+        (
+            {"operator": first, "settings": None, "recipe": None, "folder": tmp_path / "no"},
+            "settings must be a Training",
+        ),
+        ({"operator": {"bases": "cosine"}, "folder": tmp_path / "no"}, "unknown setting operator.bases"),
+        ({"operator": first, "recipe": "tno", "folder": tmp_path / "no"}, "of another operator"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            run(**words)
+    assert not (tmp_path / "no").exists()

@@ -49,7 +49,7 @@ def exhibits_of(runs: Sequence[Run], folders: Sequence[Path]) -> list[Exhibit]:
         if (folder / "gallery.npz").is_file():
             problem = run.experiment.problem
             points = {evaluation.label: evaluation.points for evaluation in run.evaluations}
-            names = (problem.input_names, problem.output_names)
+            names = problem.labels
             gallery = read_gallery(folder / "gallery.npz")
             check_weights(gallery.weights, folder / "gallery.npz", run.weights, f"operformer evaluate {folder}")
             found.append(Exhibit(run.experiment.name, name, *names, gallery, points))
