@@ -12,6 +12,7 @@ from operformer import TNO, Grid, SpectralOperator, voronoi_weights
 from operformer.data.importing import store
 from operformer.domain import Samples
 from operformer.domain.interpolation import interpolate
+from operformer.evaluation.source_error import source_error
 from operformer.operators.baselines import AFNO
 
 
@@ -49,6 +50,23 @@ def test_from_arrays_to_arrays(call, operator, u):
     assert "z.npz is there already" in err
     assert call("predict", "operator", "new.npz", "--out", "z.npz", "--force", "--grid", "cells")[0] == 0
     assert np.load("z.npz")["grid_x"][0] == pytest.approx(1 / 14)
+
+
+def test_the_error_of_sources_is_printed(call, operator, u):
+    np.save("new.npy", u)
+    operator.sources = 16
+    operator.save_pretrained("operator")
+    code, out, _ = call("predict", "operator", "new.npy", "--out", "z.npz", "--grid", "nodes")
+    values = torch.tensor(u)[:, None]
+    exact = 100 * float(source_error(operator, values, Grid.uniform((7, 11))).max())
+    assert code == 0
+    assert f"sources: 16 in place of all points change the output by at most about {exact:.2g} % (5 functions)" in out
+    code, out, _ = call("certify", "operator", "--resolution", "8", "8")
+    assert re.search(r"sources: 16 in place of all points .* % \(3 functions\) on 33 x 33 points\n", out)
+    operator.sources = 77
+    operator.save_pretrained("operator")
+    _, out, _ = call("predict", "operator", "new.npy", "--out", "again.npz", "--grid", "nodes")
+    assert "sources: 77 are all points there; no error" in out
 
 
 def test_at_another_resolution(call, operator, u):
