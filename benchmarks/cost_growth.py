@@ -9,7 +9,8 @@ twice as many; patches along each axis at a fixed resolution; width. An exponent
 times; it is the slope of least squares in log-log over the last three values. Memory is CUDA's peak; on a CPU there is
 time only. On a GPU actions are recorded as CUDA graphs, so that small sizes do not show how fast a CPU launches; memory
 is that of the calls before. What does not fit into memory is said and left out, and so is all that is larger.
-TNO-sources attends to ``--sources`` points; the plain TNO is measured up to ``--longest`` seconds for a call.
+TNO-sources attends to averages over ``--sources`` cells; the plain TNO is measured up to ``--longest`` seconds for
+a call.
 """
 
 import argparse

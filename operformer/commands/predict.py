@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from operformer.evaluation.conformal import Calibration
     from operformer.operators import Operator
 
+MOST_ESTIMATED = 8  # functions that the error of sources is estimated on
+
 
 def predict(
     run: Path,
@@ -41,6 +43,8 @@ def predict(
     force: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Apply a trained operator to functions of your own; the output's file holds z, u, their grid and their names.
+
+    Where z had points of its own in the training samples, it is predicted there.
 
     Parameters
     ----------
@@ -92,23 +96,42 @@ def predict(
         if not hasattr(operator, "analysis"):
             raise UsageError(f"{operator.kind} finds no coefficients at scattered points; leave --analysis out")
         operator.analysis = analysis  # type: ignore[assignment]  # it has one
-    kind, trained_weights = _trained_with(run) if is_run else (None, None)
+    trained = _trained_on(run) if is_run else None
+    kind, trained_weights = (None, None) if trained is None else _told_by(trained)
     options = {"layout": layout, "grid": grid, "bounds": box_of(bounds), "kind": kind}
     options |= {"weights": weights or trained_weights or "voronoi"}
-    values, where = _inputs(inputs, operator, list(u) or None, options)
-    query = None if points is None else _at(points, operator, where)
-    found = prediction.predict(operator, values, where, resolution=resolution or None, query=query)
+    values, where, query = _inputs(inputs, operator, list(u) or None, options)
+    if points is not None:
+        query = _at(points, operator, where)
+    elif resolution:
+        query = None
+    elif query is None and is_run:
+        query = _trained_query(run)
+    found = prediction.predict(
+        operator, values, where, resolution=resolution or None, query=query, domain=_domain(trained, where)
+    )
     calibration = _calibration(run)
     more = {} if calibration is None else _band(calibration, found)
     write(found, out, not force, more | {"version": __version__} | (_names(run) if is_run else {}))
-    there = f", predicted on {found.grid}" if resolution or points else ""
+    there = f", predicted on {found.grid}" if resolution or query else ""
     console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
     if calibration is not None:
         from operformer.evaluation.conformal import sentences
 
         for line in sentences(calibration, "z", "half_width"):
             console.print(line, soft_wrap=True, highlight=False)
+    if getattr(operator, "sources", None) is not None:
+        console.print(_sources(operator, values, where), soft_wrap=True, highlight=False)
     console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
+
+
+def _sources(operator: Operator, values: Tensor, where: Grid) -> str:
+    """What attention to averages costs in accuracy, on the first functions."""
+    from operformer.evaluation.source_error import sentence, source_error
+
+    some = slice(0, MOST_ESTIMATED)
+    grid = where.of_samples(some).to(operator.input_mean.device)
+    return sentence(operator, source_error(operator, values[some].to(operator.input_mean), grid))
 
 
 def _at(path: Path, operator: Operator, where: Grid) -> Grid:
@@ -121,8 +144,10 @@ def _at(path: Path, operator: Operator, where: Grid) -> Grid:
     return Grid.scattered(torch.from_numpy(read_points(path, operator.dim)), bounds=where.bounds)
 
 
-def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[str, Any]) -> tuple[Tensor, Grid]:
-    """The functions of a set, or of a file that is read by `operformer.read_inputs`."""
+def _inputs(
+    path: Path, operator: Operator, u: list[str] | None, options: dict[str, Any]
+) -> tuple[Tensor, Grid, Grid | None]:
+    """The functions of a set, with its query, or of a file that is read by `operformer.read_inputs`."""
     import torch
 
     from operformer.data.exchange import read_inputs
@@ -131,9 +156,9 @@ def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[s
 
     if (path / MANIFEST).is_file():
         pairs = open_pairs(path)
-        return torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid
+        return torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid, pairs.query
     refuse_unfinished(path)
-    return read_inputs(path, operator, u, **options)
+    return *read_inputs(path, operator, u, **options), None
 
 
 def _names(run: Path) -> dict[str, Any]:
@@ -168,21 +193,41 @@ def _band(calibration: Calibration, found: Samples) -> dict[str, Any]:
     return {"half_width": half.numpy(), **numbers}
 
 
-def _trained_with(run: Path) -> tuple[UniformKind | None, WeightsName | None]:
-    """The kind of uniform grid, or the weights of scattered points, that a run was trained with.
+def _trained_query(run: Path) -> Grid | None:
+    """Where z was known in the training samples, if that was a grid of its own and the set is still there."""
+    from operformer.data.store import Imported
+    from operformer.errors import OperformerError
+    from operformer.runs import read_experiment
 
-    None is what is no longer known, such as that of a set that was moved.
-    """
-    from operformer.domain.grid import UNIFORM_KINDS
+    try:
+        problem = read_experiment(run).problem
+        return problem.stored.query if isinstance(problem, Imported) else None
+    except OperformerError:
+        return None
+
+
+def _trained_on(run: Path) -> Grid | None:
+    """The grid that a run was trained on; None if it is no longer known, such as that of a set that was moved."""
     from operformer.errors import OperformerError
     from operformer.runs import read_experiment
 
     try:
         experiment = read_experiment(run)
-        grid = experiment.problem.grid(experiment.data.resolution)
+        return experiment.problem.grid(experiment.data.resolution)
     except OperformerError:
-        return None, None
+        return None
+
+
+def _told_by(grid: Grid) -> tuple[UniformKind | None, WeightsName | None]:
+    """The kind of a uniform grid, or the weights of scattered points, that a run was trained with."""
+    from operformer.domain.grid import UNIFORM_KINDS
+
     if grid.kind == "scattered":
         return None, "equal" if grid.has_equal_weights else "voronoi"
     kinds: dict[str, UniformKind] = {kind: kind for kind in UNIFORM_KINDS}
     return kinds.get(grid.kind), None
+
+
+def _domain(trained: Grid | None, where: Grid) -> Grid | None:
+    """Points that stand for the domain where those of the inputs, which fill a box, do not tell."""
+    return trained if trained is not None and trained.kind == "scattered" and where.axes is not None else None

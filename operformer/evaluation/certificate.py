@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import log2
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from operformer.errors import OperformerWarning, UsageError
 from operformer.evaluation.loss import relative_l2
 from operformer.evaluation.nested_grids import GRADINGS, NestedGrids
 from operformer.evaluation.probes import Probes, SmoothProbes, resolution_for, smooth_probes
+from operformer.evaluation.source_error import sentence, source_error
 from operformer.operators.last import Smoothing
 from operformer.operators.operator import Operator, computes_in
 from operformer.operators.wrappers import Resampled
@@ -85,6 +86,7 @@ class Certificate:
     checks: tuple[Check, ...]
     own: str | None = None  # the grid of the check "own grid"
     weights: str = ""  # the hash of the operator's, as `load_hashed` gives it; empty if it comes from no file
+    sources: str = ""  # what attention to averages costs in accuracy on the finest grid, of operators that have any
 
     @property
     def passed(self) -> bool:
@@ -105,6 +107,7 @@ class Certificate:
             f"{self.operator} on {self.grid} and its relatives{self.weights and f', weights {self.weights[:16]}'}",
             f"{'':12}{'error':>10}{'order':>8}",
             *(check.line() for check in self.checks),
+            *([self.sources] if self.sources else []),
             self.verdict(),
         ]
 
@@ -190,7 +193,16 @@ def certify(
     shown = getattr(operator, "module", operator)  # another library's model in its wrapper
     points = (_sizes(grids.uniform(-1)), _sizes(grids.finest))
     own = None if grid is None else repr(grid)
-    return Certificate(type(shown).__name__, repr(grids.uniform(0)), points, checks, own)
+    sources = _sources(asked) if asked.has_sources else ""
+    return Certificate(type(shown).__name__, repr(grids.uniform(0)), points, checks, own, sources=sources)
+
+
+def _sources(asked: _Asked) -> str:
+    """The estimated error of sources on the finest grid."""
+    operator: Any = asked.operator
+    finest = asked.grids.finest
+    u = asked.probes(finest).to(asked.like)
+    return f"{sentence(operator, source_error(operator, u, finest.to(u.device)))} on {_sizes(finest)} points"
 
 
 class _Refused(Exception):
@@ -209,6 +221,7 @@ class _Asked:
         self.is_patched = max(getattr(operator, "partition", (1,))) > 1
         last = getattr(operator, "last", ()) if isinstance(operator, Operator) else ()
         self.is_smoothed = any(isinstance(layer, Smoothing) for layer in last)
+        self.has_sources = isinstance(operator, Operator) and getattr(operator, "sources", None) is not None
         self.like = computes_in(operator)
         self.rounding = ROUNDING.get(self.like.dtype, 1e-2)
         self._finest: Tensor | None = None
@@ -334,9 +347,9 @@ def _rename(asked: _Asked, graded: Grid, generator: torch.Generator) -> Check:
     uniform = asked.grids.uniform(0)
     pairs = [(uniform, Grid.rectilinear(*(uniform.axes or ()), bounds=uniform.bounds))]
     order = torch.arange(graded.weights.numel())
-    # Scattered points on a face belong to one patch, those of a rectilinear grid to both. `Smoothing` has as many modes
-    # as points resolve, which are fewer where they are scattered.
-    if not asked.is_patched and not asked.is_smoothed:
+    # Scattered points on a face belong to one patch, those of a rectilinear grid to both; so it is with the cells of
+    # sources. `Smoothing` has as many modes as points resolve, which are fewer where they are scattered.
+    if not asked.is_patched and not asked.is_smoothed and not asked.has_sources:
         order = torch.randperm(len(order), generator=generator)
         points, weights = graded.points.flatten(0, -2)[order], graded.weights.flatten()[order]
         pairs.append((graded, Grid.scattered(points, weights, graded.bounds)))

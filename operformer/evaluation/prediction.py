@@ -18,7 +18,9 @@ from operformer.domain.samples import pad
 from operformer.errors import DataError, DivergedError, UsageError
 from operformer.evaluation.cautions import unlike_training, warn
 from operformer.operators import Operator
+from operformer.operators.operator import check_takes_functions
 
+RAGGED = 16  # times as much for samples on points of their own, each of which may need matrices of its own
 POINTS = 2**17  # of the samples that an operator is given at once: 0.5 GiB at width 128, and faster than more on a CPU
 
 
@@ -30,6 +32,7 @@ def predict(
     *,
     resolution: int | Sequence[int] | None = None,
     query: Grid | None = None,
+    domain: Grid | None = None,
 ) -> Samples:
     """z = G(u) for functions of one's own, some at a time, at their own resolution or at another.
 
@@ -41,10 +44,12 @@ def predict(
         query: the points where z is wanted, in place of ``resolution``. The operator is applied to u where it is known
             and read at these points. FNO and AFNO, which have no other points than those of their grid, are applied to
             u interpolated to them if they take them as a grid; otherwise their output is interpolated.
+        domain: scattered points that stand for a domain that is no box, such as those that the operator was trained on.
+            Those of u if not given, where u is known at such points.
 
     Returns:
-        `Samples` with u, z and their grid, on the CPU. Where u is known at scattered points that leave a part of the
-        box empty, such as the notch of an L, values there are NaN.
+        `Samples` with u, z and their grid, on the CPU. Values outside the domain, such as in the notch of an L, are
+        NaN.
 
     Example:
         >>> operator = TNO(dim=1, in_channels=1, out_channels=1, hidden_channels=8, n_layers=1, n_heads=2)
@@ -56,7 +61,7 @@ def predict(
     if resolution is not None and query is not None:
         raise UsageError("resolution and query both say where the output is wanted; give one of them")
     there = query if resolution is None else uniform_like(grid, resolution)
-    size = max(1, POINTS // max(prod(grid.shape), 0 if there is None else prod(there.shape)))
+    size = min(together(grid), POINTS if there is None else together(there))
     if grid.counts is not None and not operator.is_pointwise:
         size = 1
     inputs, outputs = [], []
@@ -68,18 +73,21 @@ def predict(
         outputs.append(z.cpu())
     warn(unlike_training(operator, given, grid))
     u, z = torch.cat(inputs), torch.cat(outputs)
-    if there is not None and grid.kind == "scattered":
-        outside = beyond(grid, there)
-        warn(_outside(outside))
+    outside = _outside(grid, there, domain)
+    if outside is not None and bool(outside.any()):
+        count = f"{int(outside.sum())} of {outside.numel()}"
+        warn([f"{count} points lie outside the domain that the scattered points stand for; their values are NaN"])
         u, z = (values.masked_fill(outside, torch.nan) for values in (u, z))
     return Samples(u, z, (there or grid).to("cpu"))
 
 
-def _outside(outside: Tensor) -> list[str]:
-    if not bool(outside.any()):
-        return []
-    count = f"{int(outside.sum())} of {outside.numel()}"
-    return [f"{count} points lie outside the domain that the scattered points stand for; their values are NaN"]
+def _outside(grid: Grid, there: Grid | None, domain: Grid | None) -> Tensor | None:
+    """Which points lie outside the domain, (*shape) or (count, 1, *shape); None where no points tell."""
+    if domain is not None:
+        return beyond(domain, there or grid) if domain.kind == "scattered" else None
+    if there is None or grid.axes is not None:
+        return None
+    return beyond(grid, there)
 
 
 def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:
@@ -94,7 +102,7 @@ def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:
 
 def together(grid: Grid) -> int:
     """How many samples on a grid an operator is given at once."""
-    return max(1, POINTS // prod(grid.shape))
+    return max(1, POINTS // (prod(grid.shape) * (1 if grid.counts is None else RAGGED)))
 
 
 @torch.no_grad()
@@ -141,6 +149,7 @@ def _checked_grid(operator: Operator, u: Tensor, grid: Grid | None) -> Grid:
 def check_fits(operator: Operator, pairs: Pairs) -> None:
     """Refuse samples whose channels or domain are not the operator's."""
     wanted = operator.in_channels, operator.out_channels
+    check_takes_functions(operator, pairs.query)
     if pairs.channels != wanted or pairs.grid.dim != operator.dim:
         found = f"{pairs.channels[0]} to {pairs.channels[1]} channels in dimension {pairs.grid.dim}"
         own = f"{wanted[0]} to {wanted[1]} channels in dimension {operator.dim}"

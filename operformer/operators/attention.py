@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -57,17 +57,24 @@ def attention(query: Tensor, key: Tensor, value: Tensor, weights: Tensor | None 
     return attend(query, key, value, Measure(log_density(weights)), scale)
 
 
+class Cells(Protocol):
+    """Parts of D whose averages are attended to in place of points."""
+
+    def average(self, v: Tensor) -> Tensor:
+        """(batch, n, c) -> (batch, m, c)."""
+
+
 @dataclass(frozen=True, eq=False)
 class Measure:
     """What attention knows of the points it attends to.
 
     ``log_weights`` is log w, (m,) or (..., m), None where all weights are equal. ``nearly_equal`` says where few points
-    weigh less than the others, if that is faster. ``index`` (m,) says which points stand for all (`TNO.sources`).
+    weigh less than the others, if that is faster. ``cells`` takes averages that stand for all points (`TNO.sources`).
     """
 
     log_weights: Tensor | None = None
     nearly_equal: NearlyEqual | None = None
-    index: Tensor | None = None
+    cells: Cells | None = None
 
 
 def log_density(weights: Tensor) -> Tensor:
@@ -125,8 +132,8 @@ class MultiHeadAttention(nn.Module):
     def forward(self, v: Tensor, measure: Measure, source: Tensor | None = None) -> Tensor:
         """Self-attention of v (batch, n, c), or its cross-attention to ``source`` (batch, m, c), weighted by it."""
         source = v if source is None else source
-        if measure.index is not None:
-            source = source.index_select(1, measure.index.to(v.device))
+        if measure.cells is not None:
+            source = measure.cells.average(source)
         query, key, value = (self._split(t) for t in (self.query(v), self.key(source), self.value(source)))
         average = attend(query, key, value, for_heads(measure), self.scale)
         return self.merge(average.to(v.dtype).transpose(-3, -2).flatten(-2))

@@ -332,5 +332,5 @@ def takes(attention: Any, measure: Any) -> bool:
     if isinstance(attention, FourierAttention):
         return has_tables(measure.transform) or is_blended(measure.transform)
     if isinstance(attention, MultiHeadAttention):
-        return measure.index is None
+        return measure.cells is None
     return isinstance(attention, PatchedAttention) and (measure.dilation is None or can_be_fused(measure.dilation))

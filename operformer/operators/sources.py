@@ -1,121 +1,135 @@
-"""Fewer points to attend to: a quadrature of M of the N points (Section 2, Theorems 1 and 2).
+"""Sources of attention: averages over M cells of the domain, which see all N points (Section 2, Theorems 1 and 2).
 
-Attention is a ratio of integrals over D: any quadrature that converges will do for them. Queries stay at all points.
+Keys and values are linear in v, so those of an average are averages of keys and of values. The sum over the cells, each
+with the weight of all its points, is a quadrature of the integrals of attention. Queries stay at all points.
 """
 
-# DESIGN.md: Sources are fewer points with weights of their own
+# DESIGN.md: Sources are averages over cells
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import torch
 from torch import Tensor
 
 from operformer.domain import Grid
+from operformer.domain.products import each_product
 from operformer.errors import UsageError
 from operformer.operators.attention import Measure, log_density
 
-LEAST_PER_AXIS = 4  # what a cubic needs
 
+def average_over_cells(grid: Grid, most: int) -> Measure:
+    """The averages over at most ``most`` equal cells of the box, the same number along each axis, and their weights.
 
-def choose_sources(grid: Grid, most: int) -> Measure:
-    """At most ``most`` of the points, and weights W with sum_j W_j f(y_j) near sum_i w_i f(x_i) for smooth f.
-
-    On tensor products some points of each axis: the difference is of fourth order in their spacing. Of scattered points
-    one in each of equal boxes: second order. Where they should lie belongs to D and not to the grid.
+    The cells belong to D, so they are the same on every grid. A cell without weight is absent. For smooth functions the
+    error is of second order in the size of the cells; rough ones lose what varies inside a cell, but not its mean.
     """
-    if grid.counts is not None:
-        raise UsageError(f"sources chooses points of one grid: got {grid}; set operator.sources = None")
+    m = per_axis(most, grid.dim)
     if grid.axes is None:
-        index, weights = _of_boxes(grid, most)
-        return Measure(log_density(weights), index=index)
-    index = torch.zeros(1, dtype=torch.long, device=grid.weights.device)
-    weights = torch.ones(1, dtype=torch.float64, device=grid.weights.device)
-    for axis, axis_weights, m in zip(grid.axes, grid.axis_weights, shares(most, grid.shape), strict=True):
-        chosen, chosen_weights = thin_axis(axis, axis_weights, m)
-        index = (index.unsqueeze(-1) * len(axis) + chosen).flatten()
-        weights = (weights.unsqueeze(-1) * chosen_weights).flatten()
-    return Measure(log_density(weights), index=index)
+        cells, mass = _of_points(grid, m)
+        return Measure(log_density(mass), cells=cells)
+    matrices, masses = zip(*(_of_axis(grid, k, m) for k in range(grid.dim)), strict=True)
+    mass = masses[0]
+    for factor in masses[1:]:
+        mass = (mass.unsqueeze(-1) * factor).flatten()
+    return Measure(log_density(mass), cells=BoxCells(matrices, grid.shape))
 
 
-def check_sources(sources: int | None, dim: int) -> None:
-    """Refuse fewer points than the rule needs."""
-    least = LEAST_PER_AXIS**dim
-    if sources is not None and (not isinstance(sources, int) or isinstance(sources, bool) or sources < least):
-        raise UsageError(f"sources must be a whole number of at least {least}, or None for all points: got {sources!r}")
+def check_sources(sources: int | None) -> None:
+    """Refuse what is no number of averages."""
+    if sources is not None and (not isinstance(sources, int) or isinstance(sources, bool) or sources < 1):
+        raise UsageError(f"sources must be a whole number of at least 1, or None for all points: got {sources!r}")
 
 
-def shares(most: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """As many points of every axis, most in all; what a short axis does not need goes to the others."""
-    share = _root(most, len(shape))
-    for _ in shape:
-        short = [int(n) for n in shape if n <= share]
-        if len(short) == len(shape):
-            return shape
-        share = _root(most // prod(short), len(shape) - len(short))
-    return tuple(n if n <= share else share for n in shape)
+def per_axis(most: int, dim: int) -> int:
+    """Cells along each axis: the largest whole number whose d-th power is at most ``most``."""
+    guess = round(most ** (1 / dim))
+    return guess if guess**dim <= most else guess - 1
 
 
-def thin_axis(axis: Tensor, weights: Tensor, m: int) -> tuple[Tensor, Tensor]:
-    """m of n points and W_j = sum_i w_i l_j(x_i), l_j piecewise cubic with l_j(y_k) = 1 if j = k, else 0.
+@dataclass(frozen=True, eq=False)
+class BoxCells:
+    """Averages along one axis of a tensor product after the other.
 
-    The integral of f becomes that of its interpolant: exact for cubics, for any spacing and weights. Both ends are
-    among the m points, so nothing is extrapolated. Where a weight would not be positive, l_j is piecewise linear.
+    ``matrices`` are (m_k, n_k), None where the axis keeps its points; their rows sum to 1.
     """
-    x, order = torch.sort(axis)
-    if m >= len(axis):
-        return torch.arange(len(axis), device=axis.device), weights
-    places = _spread(x, m)
-    y = x[places]
-    cubic, linear = (_lagrange(y, x, degree).T @ weights[order] for degree in (3, 1))
-    return order[places], torch.where((cubic > 0).all(), cubic, linear)
+
+    matrices: tuple[Tensor | None, ...]
+    shape: tuple[int, ...]
+
+    def average(self, v: Tensor) -> Tensor:
+        """(batch, n, c) -> (batch, m, c)."""
+        batch, _, channels = v.shape
+        done, left = 1, prod(self.shape)
+        for matrix, n in zip(self.matrices, self.shape, strict=True):
+            left //= n
+            if matrix is not None:
+                v = each_product(matrix.to(v), v.reshape(batch * done, n, left * channels))
+            done *= n if matrix is None else len(matrix)
+        return v.reshape(batch, done, channels)
 
 
-def _spread(x: Tensor, m: int) -> Tensor:
-    """The places of m sorted points, all different, near to m equispaced ones from the first to the last."""
-    count = torch.arange(m, device=x.device)
-    # A little to the right, so that rounding does not decide where two points are as near.
-    wanted = x[0] + (x[-1] - x[0]) * ((count + 1e-9) / (m - 1))
-    nearest = torch.searchsorted((x[1:] + x[:-1]) / 2, wanted)
-    # Where points are rarer than wanted, the next ones; and no more than leave enough for the rest.
-    return torch.cummax(nearest - count, 0).values.clamp(max=len(x) - m) + count
+@dataclass(frozen=True, eq=False)
+class PointCells:
+    """Averages of scattered points by their cells, ``cell`` (n,) of ``count``, or (batch, n) where points differ.
+
+    ``share`` is the weight of each point divided by that of its cell.
+    """
+
+    cell: Tensor
+    share: Tensor
+    count: int
+
+    def average(self, v: Tensor) -> Tensor:
+        """(batch, n, c) -> (batch, count, c)."""
+        batch, _, channels = v.shape
+        first = self.count * torch.arange(batch, device=v.device).unsqueeze(-1)
+        cell = (self.cell.to(v.device) + first).flatten()
+        shares = (v * self.share.to(v).unsqueeze(-1)).flatten(0, 1)
+        return v.new_zeros(batch * self.count, channels).index_add(0, cell, shares).unflatten(0, (batch, self.count))
 
 
-def _lagrange(y: Tensor, x: Tensor, degree: int) -> Tensor:
-    """l_j(x_i), the Lagrange polynomials of the degree + 1 points of y around each x: (n, m)."""
-    first = (torch.searchsorted(y, x, right=True) - (degree + 1) // 2).clamp(0, len(y) - degree - 1)
-    stencil = first.unsqueeze(-1) + torch.arange(degree + 1, device=x.device)
-    near = y[stencil]
-    factors = (x[:, None, None] - near[:, None, :]) / (near[:, :, None] - near[:, None, :])
-    itself = torch.eye(degree + 1, dtype=torch.bool, device=x.device)
-    values = torch.where(itself, 1.0, factors).prod(-1)
-    return x.new_zeros(len(x), len(y)).scatter(1, stencil, values)
+def _of_axis(grid: Grid, k: int, m: int) -> tuple[Tensor | None, Tensor]:
+    """The matrix of the averages along an axis and the weights of its cells; of few points each is a cell of its own.
+
+    A point spreads its weight over what it stands for, up to the middle between it and its neighbours. So the cells are
+    the same whether points lie inside them or on their faces.
+    """
+    if grid.axes is None or m >= grid.shape[k]:
+        return None, grid.axis_weights[k]
+    x, order = torch.sort(grid.axes[k])
+    (lower, upper), middles = grid.bounds[k], (x[1:] + x[:-1]) / 2
+    faces = torch.linspace(lower, upper, m + 1, dtype=x.dtype, device=x.device)
+    if grid.kind == "periodic":  # what the first point stands for reaches into the period before
+        ends = (x[-1:] + x[:1] - (upper - lower)) / 2
+        left, right = torch.cat([ends, middles]), torch.cat([middles, ends + (upper - lower)])
+        overlap = _overlap(faces, left, right) + _overlap(faces - (upper - lower), left, right)
+    else:
+        left, right = torch.cat([faces[:1], middles]), torch.cat([middles, faces[-1:]])
+        overlap = _overlap(faces, left, right)
+    weights = overlap / (right - left) * grid.axis_weights[k][order]
+    mass = weights.sum(-1)
+    rows = weights / torch.where(mass > 0, mass, 1.0).unsqueeze(-1)
+    return torch.zeros_like(rows).index_copy(1, order, rows), mass
 
 
-def _of_boxes(grid: Grid, most: int) -> tuple[Tensor, Tensor]:
-    """D in equal boxes: of each the point nearest to the centre of its mass, with all its mass; 0 where it is empty."""
-    per_axis = _root(most, grid.dim)
-    count = per_axis**grid.dim
+def _overlap(faces: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """The lengths that intervals (n) and cells between faces (m + 1) have in common: (m, n)."""
+    upper, lower = faces[1:].unsqueeze(-1), faces[:-1].unsqueeze(-1)
+    return (torch.minimum(upper, right) - torch.maximum(lower, left)).clamp(min=0.0)
+
+
+def _of_points(grid: Grid, m: int) -> tuple[PointCells, Tensor]:
+    """The cells of scattered or ragged points, and the weights of the cells: (count,) or (batch, count)."""
     bounds = torch.tensor(grid.bounds, dtype=torch.float64, device=grid.points.device)
-    position = (grid.points - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0])
-    cell = (position * per_axis).long().clamp(max=per_axis - 1)
-    box = torch.zeros_like(cell[:, 0])
-    for k in range(grid.dim):
-        box = box * per_axis + cell[:, k]
-    mass = grid.weights.new_zeros(count).index_add(0, box, grid.weights)
-    moment = grid.weights.new_zeros(count, grid.dim).index_add(0, box, grid.weights.unsqueeze(-1) * position)
-    centre = moment / torch.where(mass > 0, mass, 1.0).unsqueeze(-1)
-    # Two points of one weight are as far from the centre: a slight slope decides, the same in any order of the points.
-    slope = 1e-9 * (position @ torch.tensor([1.0, 2**0.5, 3**0.5][: grid.dim]).to(position))
-    distance = torch.where(grid.weights > 0, (position - centre[box]).square().sum(-1) + slope, torch.inf)
-    order = torch.argsort(distance)
-    order = order[torch.argsort(box[order], stable=True)]
-    nearest = torch.searchsorted(box[order], torch.arange(count, device=box.device)).clamp(max=len(box) - 1)
-    return order[nearest], mass
-
-
-def _root(count: int, degree: int) -> int:
-    """The largest whole number whose power is at most count."""
-    guess = round(count ** (1 / degree))
-    return guess if guess**degree <= count else guess - 1
+    along = ((grid.points - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0]) * m).long().clamp(max=m - 1)
+    cell = along[..., 0]
+    for k in range(1, grid.dim):
+        cell = cell * m + along[..., k]
+    weights = grid.weights if grid.counts is None else grid.weights.squeeze(1)
+    mass = weights.new_zeros(*weights.shape[:-1], m**grid.dim).scatter_add(-1, cell, weights)
+    around = mass.gather(-1, cell)
+    share = weights / torch.where(around > 0, around, 1.0)
+    return PointCells(cell, share, m**grid.dim), mass

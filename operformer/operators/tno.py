@@ -27,7 +27,7 @@ from operformer.operators.encoder import (
     is_start,
 )
 from operformer.operators.operator import Operator
-from operformer.operators.sources import check_sources, choose_sources
+from operformer.operators.sources import average_over_cells, check_sources
 from operformer.settings import check_count
 
 
@@ -45,7 +45,8 @@ class TNO(Operator):
         n_heads: attention heads; divides hidden_channels. Good values: 4 to 8.
         initial_channels: how many of the input channels, the last ones, are an initial condition, lifted by a map of
             their own at the start of D (Section 6.1). Good value: 0.
-        sources: points that are attended to at most, for large grids; None is all. Good value: 1024 in two dimensions.
+        sources: averages over at most so many equal cells of D are attended to, in place of points, for large grids;
+            None is all points. Good values in two dimensions: 256, 1024 for more accuracy.
         waves: sines and cosines of the position along each axis that the lift sees. Good values: 0 (the paper), 8.
 
     Example:
@@ -78,14 +79,14 @@ class TNO(Operator):
 
     @property
     def sources(self) -> int | None:
-        """How many points are attended to at most; None is all of them. May be set on a trained operator."""
+        """How many averages are attended to at most; None is all points. May be set on a trained operator."""
         return self._sources
 
     @sources.setter
     def sources(self, most: int | None) -> None:
-        check_sources(most, self.dim)
+        check_sources(most)
         if most is not None and self.initial_channels:
-            raise UsageError("sources leaves points out, and initial_channels live at one of them: give either")
+            raise UsageError("sources are averages over cells, and initial_channels live at one point: give either")
         self._sources = most
 
     def transform(self, u: Tensor, grid: Grid, query: Grid | None) -> Tensor:
@@ -93,12 +94,13 @@ class TNO(Operator):
         looking = self.initial_channels > 0 and not torch.compiler.is_compiling() and not u.is_meta
         if looking and not bool(is_start(self.position(grid)).any(-1).all()):
             raise UsageError(f"the initial condition needs a point at the start of D, and {grid} has none; use nodes")
-        return apply_pointwise(self.network, self, u, grid, query, self._measure(grid))
+        return apply_pointwise(self.network, self, u, grid, query, self.measure(grid, self.sources))
 
-    def _measure(self, grid: Grid) -> Measure:
-        most, attention = self.sources, attention_of(self.network.layers)
+    def measure(self, grid: Grid, most: int | None) -> Measure:
+        """What is attended to: all points, or at most so many averages."""
+        attention = attention_of(self.network.layers)
         if most is not None and most < prod(grid.shape):
-            return self.on(grid, lambda: choose_sources(grid, most), f"{most} sources")
+            return self.on(grid, lambda: average_over_cells(grid, most), f"{most} sources")
         # Whether weights are split depends on the precision of the moment.
         return self.on(grid, lambda: attention.on(grid), f"attention in {attention.average_dtype}")
 

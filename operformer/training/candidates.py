@@ -88,12 +88,15 @@ def _settings(features: Features, recipe: str) -> dict[str, Any]:
     """The operator of a recipe on such samples."""
     dim, points = features.grid.dim, prod(features.grid.shape)
     shared: dict[str, Any] = {"hidden_channels": 32, "n_layers": 4}
-    if features.is_flow:
-        shared["wrappers"] = ["Increment"]
+    wrappers = ["Increment"] if features.is_flow else []
+    if recipe == "vitno" and not _divides(features):
+        wrappers = ["Resampled", *wrappers]
+    if wrappers:
+        shared["wrappers"] = wrappers
     if features.is_zero_at_boundary and recipe != "tno":
         shared["last"] = ["dirichlet"]
     if recipe == "tno":
-        sources = 512 if points > 512 else None
+        sources = 512 if points > 512 and features.grid.counts is None else None  # they are of one grid
         return {"name": "TNO", "n_heads": 4, "waves": 8, "sources": sources, **shared}
     own = "fourier" if features.is_periodic else "cosine"  # a basis of functions on all of D
     if recipe in ATTENTION:
@@ -114,6 +117,12 @@ def _patched(features: Features, recipe: str) -> dict[str, Any]:
         "n_patches": [PATCHES] * dim, "n_modes": [modes] * dim, "n_heads": 4, "basis": basis, "waves": 8,
         "overlap": overlap,
     }  # fmt: skip
+
+
+def _divides(features: Features) -> bool:
+    """Whether all patches have the same points."""
+    kind, shape = features.grid.kind, features.grid.shape
+    return kind in ("nodes", "cells", "periodic") and all((n - (kind == "nodes")) % PATCHES == 0 for n in shape)
 
 
 def _has(settings: Mapping[str, Any], given: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from operformer import TNO, Grid, SpectralOperator, voronoi_weights
 from operformer.data.importing import store
 from operformer.domain import Samples
 from operformer.domain.interpolation import interpolate
+from operformer.evaluation.source_error import source_error
 from operformer.operators.baselines import AFNO
 
 
@@ -49,6 +50,23 @@ def test_from_arrays_to_arrays(call, operator, u):
     assert "z.npz is there already" in err
     assert call("predict", "operator", "new.npz", "--out", "z.npz", "--force", "--grid", "cells")[0] == 0
     assert np.load("z.npz")["grid_x"][0] == pytest.approx(1 / 14)
+
+
+def test_the_error_of_sources_is_printed(call, operator, u):
+    np.save("new.npy", u)
+    operator.sources = 16
+    operator.save_pretrained("operator")
+    code, out, _ = call("predict", "operator", "new.npy", "--out", "z.npz", "--grid", "nodes")
+    values = torch.tensor(u)[:, None]
+    exact = 100 * float(source_error(operator, values, Grid.uniform((7, 11))).max())
+    assert code == 0
+    assert f"sources: 16 in place of all points change the output by at most about {exact:.2g} % (5 functions)" in out
+    code, out, _ = call("certify", "operator", "--resolution", "8", "8")
+    assert re.search(r"sources: 16 in place of all points .* % \(3 functions\) on 33 x 33 points\n", out)
+    operator.sources = 77
+    operator.save_pretrained("operator")
+    _, out, _ = call("predict", "operator", "new.npy", "--out", "again.npz", "--grid", "nodes")
+    assert "sources: 77 are all points there; no error" in out
 
 
 def test_at_another_resolution(call, operator, u):
@@ -188,6 +206,9 @@ def test_a_run_on_scattered_points_predicts_and_is_exported(call, tmp_path):
     with np.load("there.npz") as written:
         assert np.isnan(written["z"]).all((0, 1)).tolist() == [False, True, False]
         assert np.isnan(written["half_width"]).tolist() == [[False, True, False]]
+    np.savez("box.npz", u=np.ones((3, 1, 9, 9)))  # the run knows its domain where the inputs' grid does not
+    assert call("predict", "run", "box.npz", "--grid", "nodes", "--out", "box-z.npz")[0] == 0
+    assert np.isnan(np.load("box-z.npz")["z"][0, 0, [0, 7], [0, 1]]).tolist() == [False, True]
     code, _, err = call("export", "run", "run.pt2")
     assert (code, err.count("\n")) == (2, 1)
     assert "trained on scattered points; give the --kind of the graph's grid: one of nodes, cells" in err
