@@ -28,7 +28,9 @@ from operformer.domain.box import Bounds
 from operformer.domain.grid import UNIFORM_KINDS, positions, refused_index
 from operformer.domain.interpolation import nested_grids
 from operformer.errors import DataError, UsageError
+from operformer.problems import Symmetry
 from operformer.problems.problem import Problem
+from operformer.problems.symmetry import named_symmetries
 
 if TYPE_CHECKING:
     from operformer.data.shard import Shard
@@ -125,11 +127,21 @@ class StoredPairs:
 
 @dataclass(frozen=True)
 class Imported(Problem):
-    """A set of samples as a problem to learn, on the set's grid. It has no law, so nothing can be drawn from it."""
+    """A set of samples as a problem to learn, on the set's grid. It has no law, so nothing can be drawn from it.
+
+    ``symmetry`` names what is known of the law nevertheless, for ``training.augment``; see `named_symmetries`.
+    """
 
     folder: str
+    symmetry: tuple[str, ...] = ()
 
     has_law = False
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """Those that the user names."""
+        stored = self.stored
+        return named_symmetries(self.symmetry, stored.grid.dim, stored.channels)
 
     @property
     def stored(self) -> StoredPairs:
