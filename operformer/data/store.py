@@ -138,6 +138,11 @@ class Imported(Problem):
     has_law = False
 
     @property
+    def query(self) -> Grid | None:
+        """Where the set's z is known, if not on the grid of u."""
+        return self.stored.query
+
+    @property
     def symmetries(self) -> tuple[Symmetry, ...]:
         """Those that the user names."""
         stored = self.stored
