@@ -80,6 +80,20 @@ class StoredPairs:
         fields = self.manifest.header.fields
         return len(fields.inputs), len(fields.outputs)
 
+    @property
+    def first(self) -> int:
+        """Which pair of the whole set is the first one."""
+        return self._chosen.start
+
+    @property
+    def trajectory(self) -> tuple[int, int] | None:
+        """How many pairs of a trajectory follow each other, and how many steps z comes after u; None in other sets."""
+        found = self.manifest.header.origin.get("trajectory")
+        pairs, lead = (found.get("pairs"), found.get("lead")) if isinstance(found, Mapping) else (None, None)
+        if not (isinstance(pairs, int) and isinstance(lead, int) and min(pairs, lead) > 0 and self._chosen.step == 1):
+            return None
+        return pairs, lead
+
     def __len__(self) -> int:
         return len(self._chosen)
 
