@@ -44,6 +44,8 @@ def predict(
 ) -> None:
     """Apply a trained operator to functions of your own; the output's file holds z, u, their grid and their names.
 
+    Where z had points of its own in the training samples, it is predicted there.
+
     Parameters
     ----------
     run
@@ -98,15 +100,20 @@ def predict(
     kind, trained_weights = (None, None) if trained is None else _told_by(trained)
     options = {"layout": layout, "grid": grid, "bounds": box_of(bounds), "kind": kind}
     options |= {"weights": weights or trained_weights or "voronoi"}
-    values, where = _inputs(inputs, operator, list(u) or None, options)
-    query = None if points is None else _at(points, operator, where)
+    values, where, query = _inputs(inputs, operator, list(u) or None, options)
+    if points is not None:
+        query = _at(points, operator, where)
+    elif resolution:
+        query = None
+    elif query is None and is_run:
+        query = _trained_query(run)
     found = prediction.predict(
         operator, values, where, resolution=resolution or None, query=query, domain=_domain(trained, where)
     )
     calibration = _calibration(run)
     more = {} if calibration is None else _band(calibration, found)
     write(found, out, not force, more | {"version": __version__} | (_names(run) if is_run else {}))
-    there = f", predicted on {found.grid}" if resolution or points else ""
+    there = f", predicted on {found.grid}" if resolution or query else ""
     console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
     if calibration is not None:
         from operformer.evaluation.conformal import sentences
@@ -137,8 +144,10 @@ def _at(path: Path, operator: Operator, where: Grid) -> Grid:
     return Grid.scattered(torch.from_numpy(read_points(path, operator.dim)), bounds=where.bounds)
 
 
-def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[str, Any]) -> tuple[Tensor, Grid]:
-    """The functions of a set, or of a file that is read by `operformer.read_inputs`."""
+def _inputs(
+    path: Path, operator: Operator, u: list[str] | None, options: dict[str, Any]
+) -> tuple[Tensor, Grid, Grid | None]:
+    """The functions of a set, with its query, or of a file that is read by `operformer.read_inputs`."""
     import torch
 
     from operformer.data.exchange import read_inputs
@@ -147,9 +156,9 @@ def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[s
 
     if (path / MANIFEST).is_file():
         pairs = open_pairs(path)
-        return torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid
+        return torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid, pairs.query
     refuse_unfinished(path)
-    return read_inputs(path, operator, u, **options)
+    return *read_inputs(path, operator, u, **options), None
 
 
 def _names(run: Path) -> dict[str, Any]:
@@ -182,6 +191,19 @@ def _band(calibration: Calibration, found: Samples) -> dict[str, Any]:
         return numbers
     half = calibration.half_width(found.grid).masked_fill(found.z[0, :1].isnan(), float("nan"))
     return {"half_width": half.numpy(), **numbers}
+
+
+def _trained_query(run: Path) -> Grid | None:
+    """Where z was known in the training samples, if that was a grid of its own and the set is still there."""
+    from operformer.data.store import Imported
+    from operformer.errors import OperformerError
+    from operformer.runs import read_experiment
+
+    try:
+        problem = read_experiment(run).problem
+        return problem.stored.query if isinstance(problem, Imported) else None
+    except OperformerError:
+        return None
 
 
 def _trained_on(run: Path) -> Grid | None:

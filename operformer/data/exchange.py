@@ -23,6 +23,7 @@ from operformer.data.mesh_files import READERS, is_mesh, open_mesh
 from operformer.data.netcdf_files import CLASSIC, open_classic
 from operformer.data.options import Expected, Options
 from operformer.data.torch_files import is_torch, open_torch
+from operformer.data.two_grids import PREFIX
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds, GivenBounds
 from operformer.domain.grid import UNIFORM_KINDS, UniformKind
@@ -49,6 +50,7 @@ def read(
     weights: WeightsName = "voronoi",
     axes: Sequence[str] | None = None,
     coarser: str | Path | None = None,
+    query: Grid | str | Sequence[str] | None = None,
     first: int = 0,
     count: int | None = None,
 ) -> Samples:
@@ -76,13 +78,15 @@ def read(
             "equal" is for points drawn evenly.
         axes: The arrays that hold the coordinates along each axis of space, if their names do not say so.
         coarser: A file with the same samples at fewer points. Which of these points it has tells where they are.
+        query: Where z is known, if not where u is: the names of its coordinates along each axis, the name of an array
+            of points (N, d), a kind of equispaced points, or a `Grid`. ``axes`` are then those of u.
         first: The first sample to read.
         count: How many samples to read; all if None.
 
     Returns:
         The samples on their grid.
     """
-    options = Options(u, z, layout, steps, lead, grid, bounds, weights, axes=axes, coarser=coarser)
+    options = Options(u, z, layout, steps, lead, grid, bounds, weights, None, axes, coarser, query)
     return joined(list(read_blocks(path, None, options, first, count)))
 
 
@@ -97,7 +101,7 @@ def read_blocks(
     outputs = _outputs(files[0], options.z) if is_npy else None
     options = replace(options, z=None) if is_npy else options  # z was no name but a file
     passed = 0
-    before: tuple[Grid, tuple[int, int]] | None = None
+    before: tuple[Grid, tuple[int, ...]] | None = None
     coarse = _coarse_values(options)
     for file in files:
         with _open(file, outputs, is_npy) as contents:
@@ -106,9 +110,10 @@ def read_blocks(
             end = selection.count if count is None else min(selection.count, first + count - passed)
             for start in range(begin, end, block or selection.count):
                 part = selection.read(start, min(end, start + (block or end)))
-                if before is not None and start == begin and not _go_together(*before, part.grid, part.channels):
+                sizes = (*part.channels, *(() if part.query is None else part.z.shape[2:]))
+                if before is not None and start == begin and not _go_together(*before, part.grid, sizes):
                     raise DataError(f"{file} differs from the file before it in its channels or grid; read them apart")
-                before = part.grid, part.channels
+                before = part.grid, sizes
                 yield part
             passed += selection.count
         if count is not None and passed >= first + count:
@@ -249,7 +254,7 @@ def write(samples: Samples, path: str | Path, is_new: bool = False, more: Mappin
     It holds u and z (count, channels, *shape), bounds (d, 2), and grid_x, grid_y and grid_z of a tensor product or
     points (N, d) and weights (N,), of a mesh also cells (M, d + 1). grid_kind is 0 for nodes, 1 cells, 2 periodic, 3
     left ends. A ragged grid has points (count, N, d), weights (count, N), zero where there is no point, and counts
-    (count,).
+    (count,). Where z is on a query, the names of its coordinates begin with query_.
 
     Args:
         samples: The functions, on any grid.
@@ -260,19 +265,10 @@ def write(samples: Samples, path: str | Path, is_new: bool = False, more: Mappin
     """
     path = Path(path)
     check_name(path)
-    grid = samples.grid.to("cpu")
     arrays: dict[str, Any] = {name: _array_of(values) for name, values in (("u", samples.u), ("z", samples.z))}
-    if grid.axes is not None:
-        arrays |= {f"grid_{letter}": axis.numpy() for letter, axis in zip("xyz", grid.axes, strict=False)}
-    elif grid.counts is None:
-        arrays |= {"points": grid.points.numpy(), "weights": grid.weights.numpy()}
-    else:
-        arrays |= {"points": grid.points.numpy(), "weights": grid.weights[:, 0].numpy(), "counts": grid.counts}
-    if grid.cells and grid.counts is None:
-        arrays["cells"] = grid.cells[0].corners.numpy()
-    arrays["bounds"] = grid.bounds
-    if grid.is_uniform:
-        arrays["grid_kind"] = [*UNIFORM_KINDS].index(grid.kind)  # type: ignore[arg-type]  # numbers alone are read
+    arrays |= _coordinates(samples.grid.to("cpu"))
+    if samples.query is not None:
+        arrays |= {f"{PREFIX}{name}": values for name, values in _coordinates(samples.query.to("cpu")).items()}
     arrays |= more or {}
     content = io.BytesIO()
     if path.suffix in HDF5:
@@ -285,6 +281,23 @@ def write(samples: Samples, path: str | Path, is_new: bool = False, more: Mappin
     else:
         np.savez(content, **arrays)  # numbers and texts only, so nothing is pickled
     write_bytes(path, content.getvalue(), is_new=is_new)
+
+
+def _coordinates(grid: Grid) -> dict[str, Any]:
+    """What a file holds of a grid."""
+    arrays: dict[str, Any] = {}
+    if grid.axes is not None:
+        arrays |= {f"grid_{letter}": axis.numpy() for letter, axis in zip("xyz", grid.axes, strict=False)}
+    elif grid.counts is None:
+        arrays |= {"points": grid.points.numpy(), "weights": grid.weights.numpy()}
+    else:
+        arrays |= {"points": grid.points.numpy(), "weights": grid.weights[:, 0].numpy(), "counts": grid.counts}
+    if grid.cells and grid.counts is None:
+        arrays["cells"] = grid.cells[0].corners.numpy()
+    arrays["bounds"] = grid.bounds
+    if grid.is_uniform:
+        arrays["grid_kind"] = [*UNIFORM_KINDS].index(grid.kind)  # type: ignore[arg-type]  # numbers alone are read
+    return arrays
 
 
 def _array_of(values: Tensor) -> np.ndarray:

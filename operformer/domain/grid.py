@@ -276,6 +276,8 @@ class Grid:
     def to(self, device: torch.device | str) -> Grid:
         """The same grid, its tensors on another device."""
         device = as_device(device)
+        if self.points.device == device:  # what was made of this object serves again
+            return self
         return Grid(
             self.points.to(device),
             self.weights.to(device),

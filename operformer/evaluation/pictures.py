@@ -7,9 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.domain.interpolation import interpolate
 from operformer.domain.reading import beyond
+
+
+def on_one_grid(samples: Samples) -> Samples:
+    """The samples with u read at the points of z, piecewise linear, as pictures show both."""
+    if samples.query is None:
+        return samples
+    return Samples(interpolate(samples.u, samples.grid, samples.query), samples.z, samples.query)
 
 
 def cut(functions: Sequence[Tensor], grid: Grid, most: int) -> tuple[list[Tensor], list[Tensor]]:

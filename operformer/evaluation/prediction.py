@@ -18,6 +18,7 @@ from operformer.domain.samples import pad
 from operformer.errors import DataError, DivergedError, UsageError
 from operformer.evaluation.cautions import unlike_training, warn
 from operformer.operators import Operator
+from operformer.operators.operator import check_takes_functions
 
 RAGGED = 16  # times as much for samples on points of their own, each of which may need matrices of its own
 POINTS = 2**17  # of the samples that an operator is given at once: 0.5 GiB at width 128, and faster than more on a CPU
@@ -148,6 +149,7 @@ def _checked_grid(operator: Operator, u: Tensor, grid: Grid | None) -> Grid:
 def check_fits(operator: Operator, pairs: Pairs) -> None:
     """Refuse samples whose channels or domain are not the operator's."""
     wanted = operator.in_channels, operator.out_channels
+    check_takes_functions(operator, pairs.query)
     if pairs.channels != wanted or pairs.grid.dim != operator.dim:
         found = f"{pairs.channels[0]} to {pairs.channels[1]} channels in dimension {pairs.grid.dim}"
         own = f"{wanted[0]} to {wanted[1]} channels in dimension {operator.dim}"

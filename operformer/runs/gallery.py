@@ -18,7 +18,7 @@ from torch import Tensor
 from operformer.data.array_files import open_npz
 from operformer.domain import Samples
 from operformer.errors import DataError
-from operformer.evaluation.pictures import cut, masked
+from operformer.evaluation.pictures import cut, masked, on_one_grid
 from operformer.files import check_file, write_bytes
 from operformer.text import shown
 
@@ -65,7 +65,7 @@ class Gallery(Mapping[str, Shown]):
 
 def show(prediction: Tensor, samples: Samples, errors: Tensor) -> Shown:
     """The first samples: predictions (count, channels, *shape) beside the pairs, and their errors (count,)."""
-    first = samples[:SAMPLES].to("cpu")
+    first = on_one_grid(samples[:SAMPLES].to("cpu"))
     most = MOST[min(first.grid.dim, 2)]
     axes, functions = cut([first.u, first.z, prediction[:SAMPLES].cpu()], first.grid, most)
     u, z, found = (values.float().numpy() for values in masked(functions, axes, first.grid))
