@@ -82,13 +82,14 @@ def read_rollout(path: Path) -> Rollout:
 
 def rollout_of(values: Mapping[str, Any]) -> Rollout:
     """The rollout that plain values describe."""
-    earlier: dict[str, Any] = {"weights": "", "variance_errors": [], "film": None}  # which files of earlier versions do not have
-    given = _complete(Rollout, {**earlier, **values})
+    # Files of earlier versions do not have these.
+    given = _complete(Rollout, {"weights": "", "variance_errors": [], "film": None, **values})
     errors, persistence = (_steps(given[name], len(given["times"])) for name in ("errors", "persistence"))
     last = None if given["spectrum"] is None else spectrum_of(given["spectrum"])
     times = {"times": given["times"], "weights": given["weights"]}
-    more: dict[str, Any] = {"variance_errors": _steps(given["variance_errors"], len(errors)) if given["variance_errors"] else ()}
-    more |= {"film": None if given["film"] is None else _film(given["film"])}
+    more: dict[str, Any] = {"film": None if given["film"] is None else _film(given["film"])}
+    if given["variance_errors"]:
+        more["variance_errors"] = _steps(given["variance_errors"], len(errors))
     return construct(Rollout, times, "rollout", errors=errors, persistence=persistence, spectrum=last, **more)
 
 

@@ -19,7 +19,7 @@ def follow(operator: Operator, pairs: StoredPairs, is_periodic: bool) -> Rollout
 
     Times are counted in steps of the file that was imported.
     """
-    if pairs.trajectory is None or operator.in_channels != operator.out_channels:
+    if pairs.trajectory is None or operator.in_channels != operator.out_channels or pairs.query is not None:
         return None
     per, lead = pairs.trajectory
     begin = -pairs.first % per  # a part may begin inside of one
