@@ -259,9 +259,13 @@ def _grid(shelf: _Shelf, record: GridRecord, group: Literal["dimensions", "query
             return Grid.uniform(record.shape, bounds=record.bounds, kind=record.kind)
         coordinates = shelf.shard(0).coordinates(group)
         if record.kind == "scattered":
-            points, weights = coordinates["points"], coordinates["weights"]
+            points, weights, cells = coordinates["points"], coordinates["weights"], coordinates.get("cells")
             grid = Grid.scattered(points, bounds=record.bounds)
-            if not torch.equal(grid.weights, weights):  # equal ones count as none given: an operator may leave them out
+            if cells is not None:
+                grid = Grid.mesh(points, cells.long(), record.bounds)
+            elif not torch.equal(
+                grid.weights, weights
+            ):  # equal ones count as none given: an operator may leave them out
                 grid = Grid.scattered(points, weights, record.bounds)
         else:
             grid = Grid.rectilinear(*(coordinates[name] for name in "xyz"[: len(record.shape)]), bounds=record.bounds)

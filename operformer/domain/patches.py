@@ -5,6 +5,7 @@ and S_reshape is a reshape. Elsewhere patches are padded to a common size with p
 belongs to both patches that share it, and S'_reshape takes the mean of its values.
 """
 
+# DESIGN.md: Ragged samples stand where patches do
 # DESIGN.md: The partition belongs to the domain
 
 from __future__ import annotations
