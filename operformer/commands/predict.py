@@ -36,6 +36,7 @@ def predict(
     grid: Literal["nodes", "cells", "periodic", "left"] | None = None,
     bounds: Numbers = (),
     u: Names = (),
+    parameters: Names = (),
     layout: str | None = None,
     weights: Literal["voronoi", "equal"] | None = None,
     analysis: Literal["quadrature", "least-squares"] | None = None,
@@ -66,6 +67,8 @@ def predict(
         Lower and upper end of each axis; the domain that the operator was trained on if the file has no coordinates.
     u
         The names of the input's arrays; more than one become channels.
+    parameters
+        The names of arrays with numbers for each sample, as for import.
     layout
         What the axes are, such as "b x y c", where their number and the operator's channels do not tell.
     weights
@@ -79,26 +82,17 @@ def predict(
     force
         Replace the output's file if it is there.
     """
-    import torch
-
     from operformer.data.exchange import check_name, write
     from operformer.evaluation import prediction
-    from operformer.operators import load
 
     check_name(out)
     if lexists(out) and not force:
         raise UsageError(f"{out} is there already; give another --out, or --force to replace it")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ResourceError('the device is "cuda", but no CUDA device was found; leave it out for the CPU')
     is_run = (run / "operator").is_dir()
-    operator = load(run / "operator" if is_run else run).to(device)
-    if analysis is not None:
-        if not hasattr(operator, "analysis"):
-            raise UsageError(f"{operator.kind} finds no coefficients at scattered points; leave --analysis out")
-        operator.analysis = analysis  # type: ignore[assignment]  # it has one
+    operator = _operator(run / "operator" if is_run else run, device, analysis)
     trained = _trained_on(run) if is_run else None
     kind, trained_weights = (None, None) if trained is None else _told_by(trained)
-    options = {"layout": layout, "grid": grid, "bounds": box_of(bounds), "kind": kind}
+    options = {"layout": layout, "parameters": parameters, "grid": grid, "bounds": box_of(bounds), "kind": kind}
     options |= {"weights": weights or trained_weights or "voronoi"}
     values, where, query = _inputs(inputs, operator, list(u) or None, options)
     if points is not None:
@@ -107,31 +101,49 @@ def predict(
         query = None
     elif query is None and is_run:
         query = _trained_query(run)
-    found = prediction.predict(
-        operator, values, where, resolution=resolution or None, query=query, domain=_domain(trained, where)
-    )
+    domain = _domain(trained, where)
+    found = prediction.predict(operator, values, where, resolution=resolution or None, query=query, domain=domain)
     calibration = _calibration(run)
     more = {} if calibration is None else _band(calibration, found)
     write(found, out, not force, more | {"version": __version__} | (_names(run) if is_run else {}))
     there = f", predicted on {found.grid}" if resolution or query else ""
-    console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
-    if calibration is not None:
-        from operformer.evaluation.conformal import sentences
-
-        for line in sentences(calibration, "z", "half_width"):
-            console.print(line, soft_wrap=True, highlight=False)
-    if getattr(operator, "sources", None) is not None:
-        console.print(_sources(operator, values, where), soft_wrap=True, highlight=False)
-    console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
+    lines = [f"{len(found)} functions on {where}{there}", *_in_words(calibration), *_sources(operator, values, where)]
+    for line in (*lines, f"predicted: {out}"):
+        console.print(line, soft_wrap=True, highlight=False)
 
 
-def _sources(operator: Operator, values: Tensor, where: Grid) -> str:
-    """What attention to averages costs in accuracy, on the first functions."""
+def _operator(folder: Path, device: str, analysis: str | None) -> Operator:
+    """The trained operator, where it computes and as it finds coefficients."""
+    import torch
+
+    from operformer.operators import load
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ResourceError('the device is "cuda", but no CUDA device was found; leave it out for the CPU')
+    operator = load(folder).to(device)
+    if analysis is not None:
+        if not hasattr(operator, "analysis"):
+            raise UsageError(f"{operator.kind} finds no coefficients at scattered points; leave --analysis out")
+        operator.analysis = analysis  # type: ignore[assignment]  # it has one
+    return operator
+
+
+def _in_words(calibration: Calibration | None) -> list[str]:
+    """What a calibrated run promises of z."""
+    from operformer.evaluation.conformal import sentences
+
+    return [] if calibration is None else list(sentences(calibration, "z", "half_width"))
+
+
+def _sources(operator: Operator, values: Tensor, where: Grid) -> list[str]:
+    """What attention to averages costs in accuracy, on the first functions; nothing where there is none."""
     from operformer.evaluation.source_error import sentence, source_error
 
+    if getattr(operator, "sources", None) is None:
+        return []
     some = slice(0, MOST_ESTIMATED)
     grid = where.of_samples(some).to(operator.input_mean.device)
-    return sentence(operator, source_error(operator, values[some].to(operator.input_mean), grid))
+    return [sentence(operator, source_error(operator, values[some].to(operator.input_mean), grid))]
 
 
 def _at(path: Path, operator: Operator, where: Grid) -> Grid:
