@@ -8,6 +8,8 @@ The names below are looked up when they are first used, so that ``import operfor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from operformer.version import VERSION
+
 if TYPE_CHECKING:
     from operformer.data.exchange import read, read_inputs, write
     from operformer.data.store import open_pairs
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from operformer.training.recipe import Training
     from operformer.training.recommend import Recommendation, recommend
 
-__version__ = "0.2.0"
+__version__ = VERSION
 
 # Each public name and the module that defines it.
 _HOMES = {

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from operformer.domain import Pairs
-from operformer.domain.samples import BLOCK, Moments
+from operformer.domain.dataset import BLOCK
+from operformer.domain.samples import Moments
 
 
 @dataclass(frozen=True)

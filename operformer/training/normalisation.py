@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from operformer.domain import Pairs
-from operformer.domain.samples import BLOCK, Moments
+from operformer.domain.dataset import BLOCK
+from operformer.domain.samples import Moments
 from operformer.errors import UsageError
 from operformer.operators import Operator
 
