@@ -46,7 +46,7 @@ def make(name, size, arguments):
         sources = arguments.sources if name == "TNO-sources" else None
         return TNO(2, **network, n_heads=arguments.heads, sources=sources)
     kind = {"ViTNO": ViTNO, "FANO": FANO}[name]
-    return kind((size.patches, size.patches), arguments.modes, **network, n_heads=arguments.heads)
+    return kind((size.patches, size.patches), arguments.modes, **network, n_heads=arguments.heads, overlap=0)
 
 
 def measure(name, size, arguments):

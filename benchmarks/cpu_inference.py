@@ -61,7 +61,7 @@ def make(case, arguments):
         # 8 points resolve 4 modes; 26 resolve those of the paper.
         n_modes = 4 if int(number) == 13 else {"ViTNO": 12, "FANO": 9}[name]
         kind = {"ViTNO": ViTNO, "FANO": FANO}[name]
-        operator = kind((int(number), int(number)), n_modes, last=arguments.last or None, **size)
+        operator = kind((int(number), int(number)), n_modes, last=arguments.last or None, overlap=0, **size)
         grid = Grid.uniform((104, 104), kind="cells")
     x = grid.points.float()
     return operator.eval(), grid, (torch.sin(6 * x[..., 0] * x[..., 1]) + torch.cos(5 * x[..., 0]))[None, None]

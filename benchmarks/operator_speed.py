@@ -53,7 +53,7 @@ def make(name, scale):
     """How to make the operator, its resolution and a good batch size."""
     if scale == "toy":
         small = {"in_channels": 1, "out_channels": 1, "hidden_channels": 32, "n_layers": 2, "n_heads": 2}
-        patched = {"n_patches": (2, 2), "n_modes": 3, "last": 5, **small}
+        patched = {"n_patches": (2, 2), "n_modes": 3, "last": 5, "overlap": 0, **small}
         return {
             "TNO": (lambda: TNO(2, **small), 16, 2),
             "ViTNO": (lambda: ViTNO(**patched), 32, 2),
@@ -64,8 +64,8 @@ def make(name, scale):
     size = {"in_channels": 1, "out_channels": 1, "hidden_channels": WIDTH, "n_layers": LAYERS, "n_heads": HEADS}
     return {
         "TNO": (lambda: TNO(2, **size), 64, 16),
-        "ViTNO": (lambda: ViTNO((13, 13), 12, last=64, **size), 416, 16),
-        "FANO": (lambda: FANO((13, 13), 9, last=64, **size), 416, 16),
+        "ViTNO": (lambda: ViTNO((13, 13), 12, last=64, overlap=0, **size), 416, 16),
+        "FANO": (lambda: FANO((13, 13), 9, last=64, overlap=0, **size), 416, 16),
         "FNO": (lambda: FNO(2, 1, 1), 416, 16),
         "AFNO": (lambda: AFNO((416, 416), 1, 1), 416, 8),
     }[name]

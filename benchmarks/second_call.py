@@ -33,7 +33,7 @@ def make(case, arguments, device):
     torch.manual_seed(0)
     if case == "TNO":
         return TNO(dim=2, **size).to(device).eval(), lambda: Grid.uniform((16, 16)).to(device)
-    operator = {"ViTNO": ViTNO, "FANO": FANO}[case](n_patches=(4, 4), n_modes=6, **size)
+    operator = {"ViTNO": ViTNO, "FANO": FANO}[case](n_patches=(4, 4), n_modes=6, overlap=0, **size)
     return operator.to(device).eval(), lambda: Grid.uniform((64, 64), kind="cells").to(device)
 
 

@@ -14,7 +14,7 @@ from operformer.evaluation.loss import relative_l2
 from operformer.problems.elliptic import solve_darcy
 from operformer.training.normalisation import fit_normalisation
 
-STEPS, SOLVED = (40 if "--small" in sys.argv else 400), 8
+STEPS, SOLVED = (40 if "--small" in sys.argv else 200), 8
 grid, draws = Grid.uniform((11, 11)), torch.Generator().manual_seed(0)
 slopes = 0.5 + 3 * torch.rand(512, 3, generator=draws)  # a(x) = s_0 + s_1 x_1 + s_2 x_2
 a = (slopes[:, :1] + slopes[:, 1:] @ grid.points.float().reshape(-1, 2).T).reshape(512, 1, 11, 11)

@@ -23,7 +23,7 @@ from operformer.files import read_json, write_bytes
 from operformer.operators import load
 from operformer.problems.problem import Draws
 from operformer.runs import Run, read_run
-from operformer.runs.experiment import parse
+from operformer.runs.experiment import parse_stored
 from operformer.runs.steps import test_pairs
 from operformer.training.recipe import training_device
 from paper.catalogue import Recipe
@@ -186,7 +186,7 @@ def _measured(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check(record: Record) -> Mapping[str, tuple[Any, Any]]:
     """What differs from the authors' run; a setting that is newer than the record has its default on both sides."""
-    experiment = parse(record.settings)
+    experiment = parse_stored(record.settings)
     if record.recipe not in RECORDED:
         raise ValueError(f"recipe is {record.recipe!r}, not {' or '.join(RECORDED)}")
     changes = check_recipe(experiment, record.recipe)

@@ -147,7 +147,7 @@ def _line(
 # scripts.
 _ENCODER = {"n_layers": 6, "n_heads": 8}
 PATCHES: Mapping[str, list[int]] = {"smoke": [4, 4], "authors": [13, 13]}
-_PATCHED = _ENCODER | {"n_patches": PATCHES["authors"], "last": [64]}
+_PATCHED = _ENCODER | {"n_patches": PATCHES["authors"], "last": [64], "overlap": 0}
 _OPERATORS: dict[str, dict[str, Any]] = {
     "TNO": _ENCODER,
     "ViTNO": _PATCHED | {"n_modes": 12},

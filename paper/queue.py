@@ -20,7 +20,7 @@ from types import FrameType
 from operformer.errors import OperformerError, TerminatedError
 from operformer.problems.problem import Draws
 from operformer.runs import evaluate_run, is_evaluated, is_trained, train_run
-from operformer.runs.experiment import Experiment, parse
+from operformer.runs.experiment import Experiment, parse_stored
 from operformer.settings import differing
 from operformer.training.checkpoint import last_epoch
 from operformer.training.status import read_metrics
@@ -121,7 +121,7 @@ def _state(entry: Entry, archive: Archive, folder: Path) -> State:
 
 def _is_of(settings: object, experiment: Experiment) -> bool:
     """Whether a record has the experiment's settings, wherever its samples lay."""
-    there = parse(settings)  # type: ignore[arg-type]
+    there = parse_stored(settings)
     there = replace(there, data=replace(there.data, folder=""))
     return not differing(plain(there), plain(experiment))
 

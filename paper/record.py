@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from operformer.errors import DataError
-from operformer.evaluation.errors import Evaluation, Summary, summarise
+from operformer.evaluation.errors import Evaluation, Look, Summary, summarise
 from operformer.evaluation.face_jumps import FaceJumps
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
@@ -25,7 +25,7 @@ from paper.catalogue import PATCHES
 from paper.cost import Cost
 from paper.counting import count_operations
 from paper.runs import Failure
-from paper.samples import DIGITS, Look, Views, pack_views, rounded, unpack_views
+from paper.samples import DIGITS, Views, pack_views, rounded, unpack_views
 
 VERSION = 1
 _BASES = {  # other than the paper's Fourier modes

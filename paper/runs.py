@@ -16,7 +16,7 @@ from operformer.data.workers import Report, in_processes
 from operformer.errors import OperformerError, ResourceError, TerminatedError, UsageError
 from operformer.problems.problem import Draws
 from operformer.runs import evaluate_run, is_evaluated, is_trained, train_run
-from operformer.runs.experiment import Experiment, parse
+from operformer.runs.experiment import Experiment, parse_stored
 from paper.counting import count_operations
 
 OVERHEAD = 2e9  # operations that an update costs besides its products, about: small operators wait for Python
@@ -86,7 +86,7 @@ class _Task:
         torch.set_num_threads(self.threads)
         failure = None
         try:
-            experiment = parse(self.settings)
+            experiment = parse_stored(self.settings)
             with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
                 if not is_trained(experiment, self.folder):
                     train_run(experiment, self.folder, _draws)

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from operformer.evaluation.errors import Curves, Images
+from operformer.evaluation.errors import Look
 from operformer.runs.gallery import Gallery, Shown
 from operformer.runs.records import look_of
 from operformer.runs.report.encoding import decode_floats, encode_floats
 
 DIGITS = 6  # of the functions in pictures
-Look = Curves | Images
 _FUNCTIONS = ("u", "z", "prediction")
 
 

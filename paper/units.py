@@ -17,7 +17,7 @@ import torch
 from operformer.domain import Samples, l2_norm
 from operformer.domain.samples import Moments
 from operformer.problems import Darcy, Kolmogorov, Problem
-from operformer.runs.experiment import Data, parse
+from operformer.runs.experiment import Data, parse_stored
 from paper.archive import amend, file_name, read_archive
 from paper.record import Record
 
@@ -33,7 +33,7 @@ def standardise_records(folder: Path, tell: Callable[[str], None]) -> tuple[int,
     known = {_tests_of(record): _found(record) for record in records if record.trained.standardised_errors}
     missing = [record for record in records if not record.trained.standardised_errors]
     for record in sorted(missing, key=lambda record: _tests_of(record) not in known):  # first what needs no draw
-        experiment, name = parse(record.settings), f"{record.recipe}/{file_name(record)}"
+        experiment, name = parse_stored(record.settings), f"{record.recipe}/{file_name(record)}"
         if experiment.problem.out_channels > 1:
             left += 1
             tell(f"{name}: not measured, since a record has no errors of each output channel")
@@ -49,7 +49,7 @@ def standardise_records(folder: Path, tell: Callable[[str], None]) -> tuple[int,
 
 def _tests_of(record: Record) -> tuple[Problem, Data]:
     """What says which samples a run was tested on."""
-    return record.problem, replace(parse(record.settings).data, coarser=(), folder="")
+    return record.problem, replace(parse_stored(record.settings).data, coarser=(), folder="")
 
 
 def _found(record: Record) -> tuple[float, list[float]]:

@@ -62,7 +62,7 @@ def grids():
     figure = new_figure(12, 3.6)
     plane, line = figure.subplots(1, 2)
     for recipe, run, name in (
-        ("best", "darcy-416-vitno-blended", "ViTNO"),
+        ("best", "darcy-416-vitno-blended", "ViTNO, overlapping patches"),
         ("same-operator", "darcy-416-fno", "FNO"),
         ("best", "darcy-416-spectral", "SpectralOperator, no attention"),
     ):

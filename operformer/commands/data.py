@@ -103,6 +103,7 @@ def import_(
     grid: Kinds = (),
     bounds: Numbers = (),
     axes: Names = (),
+    query: Names = (),
     coarser: Path | None = None,
     steps: Annotated[tuple[int, int] | None, Parameter(negative="")] = None,
     lead: int | None = None,
@@ -133,6 +134,8 @@ def import_(
         Lower and upper end of each axis, such as --bounds 0 1 0 2.
     axes
         The names of the arrays that hold the coordinates along each axis.
+    query
+        Where z is known, if not where u is: the names of its coordinates along each axis, or of one array of points.
     coarser
         A file with the same samples at fewer points: which of the points it has tells where they are.
     steps
@@ -158,6 +161,7 @@ def import_(
         "skip": skip,
     }
     options |= {"grid": _single(grid), "axes": list(axes) or None, "coarser": coarser}
+    options |= {"query": list(query) or None}
     stored = import_pairs(path, out, inputs, outputs, **options)
     for line in summarise(stored).lines():
         console.print(line, soft_wrap=True)

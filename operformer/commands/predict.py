@@ -44,6 +44,8 @@ def predict(
 ) -> None:
     """Apply a trained operator to functions of your own; the output's file holds z, u, their grid and their names.
 
+    Where z had points of its own in the training samples, it is predicted there.
+
     Parameters
     ----------
     run
@@ -77,54 +79,68 @@ def predict(
     force
         Replace the output's file if it is there.
     """
-    import torch
-
     from operformer.data.exchange import check_name, write
     from operformer.evaluation import prediction
-    from operformer.operators import load
 
     check_name(out)
     if lexists(out) and not force:
         raise UsageError(f"{out} is there already; give another --out, or --force to replace it")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ResourceError('the device is "cuda", but no CUDA device was found; leave it out for the CPU')
     is_run = (run / "operator").is_dir()
-    operator = load(run / "operator" if is_run else run).to(device)
-    if analysis is not None:
-        if not hasattr(operator, "analysis"):
-            raise UsageError(f"{operator.kind} finds no coefficients at scattered points; leave --analysis out")
-        operator.analysis = analysis  # type: ignore[assignment]  # it has one
+    operator = _operator(run / "operator" if is_run else run, device, analysis)
     trained = _trained_on(run) if is_run else None
     kind, trained_weights = (None, None) if trained is None else _told_by(trained)
     options = {"layout": layout, "grid": grid, "bounds": box_of(bounds), "kind": kind}
     options |= {"weights": weights or trained_weights or "voronoi"}
-    values, where = _inputs(inputs, operator, list(u) or None, options)
-    query = None if points is None else _at(points, operator, where)
-    found = prediction.predict(
-        operator, values, where, resolution=resolution or None, query=query, domain=_domain(trained, where)
-    )
+    values, where, query = _inputs(inputs, operator, list(u) or None, options)
+    if points is not None:
+        query = _at(points, operator, where)
+    elif resolution:
+        query = None
+    elif query is None and is_run:
+        query = _trained_query(run)
+    domain = _domain(trained, where)
+    found = prediction.predict(operator, values, where, resolution=resolution or None, query=query, domain=domain)
     calibration = _calibration(run)
     more = {} if calibration is None else _band(calibration, found)
     write(found, out, not force, more | {"version": __version__} | (_names(run) if is_run else {}))
-    there = f", predicted on {found.grid}" if resolution or points else ""
-    console.print(f"{len(found)} functions on {where}{there}", soft_wrap=True, highlight=False)
-    if calibration is not None:
-        from operformer.evaluation.conformal import sentences
-
-        for line in sentences(calibration, "z", "half_width"):
-            console.print(line, soft_wrap=True, highlight=False)
-    if getattr(operator, "sources", None) is not None:
-        console.print(_sources(operator, values, where), soft_wrap=True, highlight=False)
-    console.print(f"predicted: {out}", soft_wrap=True, highlight=False)
+    there = f", predicted on {found.grid}" if resolution or query else ""
+    lines = [f"{len(found)} functions on {where}{there}", *_in_words(calibration), *_sources(operator, values, where)]
+    for line in (*lines, f"predicted: {out}"):
+        console.print(line, soft_wrap=True, highlight=False)
 
 
-def _sources(operator: Operator, values: Tensor, where: Grid) -> str:
-    """What attention to averages costs in accuracy, on the first functions."""
+def _operator(folder: Path, device: str, analysis: str | None) -> Operator:
+    """The trained operator, where it computes and as it finds coefficients."""
+    import torch
+
+    from operformer.operators import load
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ResourceError('the device is "cuda", but no CUDA device was found; leave it out for the CPU')
+    operator = load(folder).to(device)
+    if analysis is not None:
+        if not hasattr(operator, "analysis"):
+            raise UsageError(f"{operator.kind} finds no coefficients at scattered points; leave --analysis out")
+        operator.analysis = analysis  # type: ignore[assignment]  # it has one
+    return operator
+
+
+def _in_words(calibration: Calibration | None) -> list[str]:
+    """What a calibrated run promises of z."""
+    from operformer.evaluation.conformal import sentences
+
+    return [] if calibration is None else list(sentences(calibration, "z", "half_width"))
+
+
+def _sources(operator: Operator, values: Tensor, where: Grid) -> list[str]:
+    """What attention to averages costs in accuracy, on the first functions; nothing where there is none."""
     from operformer.evaluation.source_error import sentence, source_error
 
+    if getattr(operator, "sources", None) is None:
+        return []
     some = slice(0, MOST_ESTIMATED)
     grid = where.of_samples(some).to(operator.input_mean.device)
-    return sentence(operator, source_error(operator, values[some].to(operator.input_mean), grid))
+    return [sentence(operator, source_error(operator, values[some].to(operator.input_mean), grid))]
 
 
 def _at(path: Path, operator: Operator, where: Grid) -> Grid:
@@ -137,8 +153,10 @@ def _at(path: Path, operator: Operator, where: Grid) -> Grid:
     return Grid.scattered(torch.from_numpy(read_points(path, operator.dim)), bounds=where.bounds)
 
 
-def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[str, Any]) -> tuple[Tensor, Grid]:
-    """The functions of a set, or of a file that is read by `operformer.read_inputs`."""
+def _inputs(
+    path: Path, operator: Operator, u: list[str] | None, options: dict[str, Any]
+) -> tuple[Tensor, Grid, Grid | None]:
+    """The functions of a set, with its query, or of a file that is read by `operformer.read_inputs`."""
     import torch
 
     from operformer.data.exchange import read_inputs
@@ -147,9 +165,9 @@ def _inputs(path: Path, operator: Operator, u: list[str] | None, options: dict[s
 
     if (path / MANIFEST).is_file():
         pairs = open_pairs(path)
-        return torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid
+        return torch.cat([block.u for block in pairs.blocks(64)]), pairs.grid, pairs.query
     refuse_unfinished(path)
-    return read_inputs(path, operator, u, **options)
+    return *read_inputs(path, operator, u, **options), None
 
 
 def _names(run: Path) -> dict[str, Any]:
@@ -182,6 +200,19 @@ def _band(calibration: Calibration, found: Samples) -> dict[str, Any]:
         return numbers
     half = calibration.half_width(found.grid).masked_fill(found.z[0, :1].isnan(), float("nan"))
     return {"half_width": half.numpy(), **numbers}
+
+
+def _trained_query(run: Path) -> Grid | None:
+    """Where z was known in the training samples, if that was a grid of its own and the set is still there."""
+    from operformer.data.store import Imported
+    from operformer.errors import OperformerError
+    from operformer.runs import read_experiment
+
+    try:
+        problem = read_experiment(run).problem
+        return problem.stored.query if isinstance(problem, Imported) else None
+    except OperformerError:
+        return None
 
 
 def _trained_on(run: Path) -> Grid | None:

@@ -22,8 +22,8 @@ from operformer.text import shown
 WeightsName = Literal["voronoi", "equal"]  # of scattered points whose file has none
 PAIRS = (("u", "z"), ("x", "y"), ("input", "output"), ("inputs", "outputs"), ("a", "u"), ("coeff", "sol"))
 POINTS = ("points", "coords", "coordinates", "nodes", "pos", "xy", "xyz")
-# What an array of inputs is not called: scattered points, their weights, outputs.
-NO_INPUTS = (*POINTS, "weights", *(output for _, output in PAIRS if output != "u"))
+# What an array of inputs is not called: scattered points, their weights, the cells of a mesh, outputs.
+NO_INPUTS = (*POINTS, "weights", "cells", *(output for _, output in PAIRS if output != "u"))
 # The most that deflate can pack into one byte; what claims to be larger than that is no data.
 LARGEST_RATIO = 1032
 # Names and units of the channels, one text for each, as `write` writes them.

@@ -165,6 +165,22 @@ def find_weights(contents: Contents, taken: set[str], count: int) -> np.ndarray 
     return whole(array).reshape(-1)
 
 
+def find_cells(contents: Contents, taken: set[str], dim: int) -> np.ndarray | None:
+    """The cells (M, d + 1) between scattered points, if a file has them: a mesh."""
+    array = contents.arrays.get("cells")
+    if "cells" in taken or array is None or len(array.shape) != 2 or array.shape[1] != dim + 1:
+        return None
+    return np.asarray(array[(slice(None), slice(None))]) if array.dtype.kind in "iu" else None
+
+
+def grid_of_mesh(points: np.ndarray, cells: np.ndarray, bounds: GivenBounds | None, path: Path) -> Grid:
+    """The points of a mesh in the box that holds them, unless the user names one."""
+    if not np.isfinite(points).all():
+        raise DataError(f"{path} has points that are not finite; mend the mesh")
+    with _refusing_points(bounds, path):
+        return Grid.mesh(torch.tensor(points), torch.tensor(cells), bounds)
+
+
 def grid_of_points(
     points: np.ndarray, weights: np.ndarray | None, rule: WeightsName, bounds: GivenBounds | None, path: Path
 ) -> Grid:

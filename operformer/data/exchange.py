@@ -18,12 +18,15 @@ from operformer.checking import checked
 from operformer.data.array_files import open_mat, open_npy, open_npz
 from operformer.data.contents import Contents, WeightsName, unit_of
 from operformer.data.manifest import MANIFEST
+from operformer.data.mesh_files import READERS, is_mesh, open_mesh
 from operformer.data.netcdf_files import CLASSIC, open_classic
 from operformer.data.options import Expected, Options
 from operformer.data.torch_files import is_torch, open_torch
+from operformer.data.two_grids import PREFIX
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds, GivenBounds
 from operformer.domain.grid import UNIFORM_KINDS, UniformKind
+from operformer.domain.samples import joined
 from operformer.errors import DataError, UsageError
 from operformer.files import write_bytes
 
@@ -46,17 +49,20 @@ def read(
     weights: WeightsName = "voronoi",
     axes: Sequence[str] | None = None,
     coarser: str | Path | None = None,
+    query: Grid | str | Sequence[str] | None = None,
     first: int = 0,
     count: int | None = None,
 ) -> Samples:
     """The samples in a file, in memory: u (count, in_channels, *shape) and z (count, out_channels, *shape).
 
-    Reads .npz, .npy, HDF5, NetCDF, MATLAB, PDEBench, The Well and torch.save's .pt. It unpickles nothing, follows no
-    link out of a file and writes nothing. Floats keep their precision, and u and z get the wider of both. Everything
-    else becomes float32. What a file leaves open is asked for: nothing is guessed.
+    Reads .npz, .npy, HDF5, NetCDF, MATLAB, PDEBench, The Well, torch.save's .pt, and the meshes .vtu, .vtk, .msh and
+    .xdmf (by meshio). It unpickles nothing, follows no link out of a file and writes nothing. Floats keep their
+    precision, and u and z get the wider of both. Everything else becomes float32. What a file leaves open is asked for:
+    nothing is guessed.
 
     Args:
-        path: The file, or a folder of The Well's files. An .npy file holds the inputs.
+        path: The file, a folder of The Well's files, or a folder of meshes, each of them a sample. An .npy file holds
+            the inputs.
         u: The name of the input's array. Several arrays become channels, in that order. None is what the format says,
             or the one pair of names that says it: u z, x y, input output, inputs outputs, a u, coeff sol.
         z: The same for the output; for .npy, the file of the outputs.
@@ -71,17 +77,16 @@ def read(
             "equal" is for points drawn evenly.
         axes: The arrays that hold the coordinates along each axis of space, if their names do not say so.
         coarser: A file with the same samples at fewer points. Which of these points it has tells where they are.
+        query: Where z is known, if not where u is: the names of its coordinates along each axis, the name of an array
+            of points (N, d), a kind of equispaced points, or a `Grid`. ``axes`` are then those of u.
         first: The first sample to read.
         count: How many samples to read; all if None.
 
     Returns:
         The samples on their grid.
     """
-    options = Options(u, z, layout, steps, lead, grid, bounds, weights, axes=axes, coarser=coarser)
-    parts = list(read_blocks(path, None, options, first, count))
-    if len(parts) == 1:
-        return parts[0]
-    return Samples(torch.cat([part.u for part in parts]), torch.cat([part.z for part in parts]), parts[0].grid)
+    options = Options(u, z, layout, steps, lead, grid, bounds, weights, None, axes, coarser, query)
+    return joined(list(read_blocks(path, None, options, first, count)))
 
 
 def read_blocks(
@@ -95,7 +100,7 @@ def read_blocks(
     outputs = _outputs(files[0], options.z) if is_npy else None
     options = replace(options, z=None) if is_npy else options  # z was no name but a file
     passed = 0
-    before: tuple[Grid, tuple[int, int]] | None = None
+    before: tuple[Grid, tuple[int, ...]] | None = None
     coarse = _coarse_values(options)
     for file in files:
         with _open(file, outputs, is_npy) as contents:
@@ -104,9 +109,10 @@ def read_blocks(
             end = selection.count if count is None else min(selection.count, first + count - passed)
             for start in range(begin, end, block or selection.count):
                 part = selection.read(start, min(end, start + (block or end)))
-                if before is not None and start == begin and not _are_alike(*before, part.grid, part.channels):
+                sizes = (*part.channels, *(() if part.query is None else part.z.shape[2:]))
+                if before is not None and start == begin and not _go_together(*before, part.grid, sizes):
                     raise DataError(f"{file} differs from the file before it in its channels or grid; read them apart")
-                before = part.grid, part.channels
+                before = part.grid, sizes
                 yield part
             passed += selection.count
         if count is not None and passed >= first + count:
@@ -213,21 +219,21 @@ def read_inputs(
     """
     expected = Expected(operator.in_channels, operator.bounds, kind)
     options = Options(u, None, layout, None, None, grid, bounds, weights, expected)
-    parts: list[Tensor] = []
-    grids: list[Grid] = []
+    parts: list[Samples] = []
     for file in _files(Path(path)):
         with _open(file, None, is_npy=_start(file).startswith(NPY)) as contents:
             selection = options.select(contents)
-            parts.append(selection.inputs(0, selection.count))
-            grids.append(selection.grid)
-        if not _are_alike(grids[0], (parts[0].shape[1],), grids[-1], (parts[-1].shape[1],)):
+            u_here = selection.inputs(0, selection.count)
+            parts.append(Samples(u_here, u_here, selection.grid))
+        if not _go_together(parts[0].grid, parts[0].channels, parts[-1].grid, parts[-1].channels):
             raise DataError(f"{file} differs from the file before it in its channels or grid; read them apart")
-    if grids[0].dim != operator.dim:
-        raise DataError(f"{path} has functions on {grids[0]}, and the operator takes dimension {operator.dim}")
-    values = torch.cat(parts)
+    whole = joined(parts)
+    values, where = whole.u, whole.grid
+    if where.dim != operator.dim:
+        raise DataError(f"{path} has functions on {where}, and the operator takes dimension {operator.dim}")
     if values.shape[1] != operator.in_channels:
         raise DataError(f"{path} has {values.shape[1]} channels, and the operator takes {operator.in_channels}")
-    return values, grids[0]
+    return values, where
 
 
 @checked
@@ -235,9 +241,9 @@ def write(samples: Samples, path: str | Path, is_new: bool = False, more: Mappin
     """Write samples to a file that others read, and `read` too. The file appears in one step.
 
     It holds u and z (count, channels, *shape), bounds (d, 2), and grid_x, grid_y and grid_z of a tensor product or
-    points (N, d) and weights (N,). grid_kind is 0 for nodes, 1 cells, 2 periodic, 3 left ends.
-    A ragged grid has points (count, N, d), weights (count, N), zero where there is
-    no point, and counts (count,).
+    points (N, d) and weights (N,), of a mesh also cells (M, d + 1). grid_kind is 0 for nodes, 1 cells, 2 periodic, 3
+    left ends. A ragged grid has points (count, N, d), weights (count, N), zero where there is no point, and counts
+    (count,). Where z is on a query, the names of its coordinates begin with query_.
 
     Args:
         samples: The functions, on any grid.
@@ -248,17 +254,10 @@ def write(samples: Samples, path: str | Path, is_new: bool = False, more: Mappin
     """
     path = Path(path)
     check_name(path)
-    grid = samples.grid.to("cpu")
     arrays: dict[str, Any] = {name: _array_of(values) for name, values in (("u", samples.u), ("z", samples.z))}
-    if grid.axes is not None:
-        arrays |= {f"grid_{letter}": axis.numpy() for letter, axis in zip("xyz", grid.axes, strict=False)}
-    elif grid.counts is None:
-        arrays |= {"points": grid.points.numpy(), "weights": grid.weights.numpy()}
-    else:
-        arrays |= {"points": grid.points.numpy(), "weights": grid.weights[:, 0].numpy(), "counts": grid.counts}
-    arrays["bounds"] = grid.bounds
-    if grid.is_uniform:
-        arrays["grid_kind"] = [*UNIFORM_KINDS].index(grid.kind)  # type: ignore[arg-type]  # numbers alone are read
+    arrays |= _coordinates(samples.grid.to("cpu"))
+    if samples.query is not None:
+        arrays |= {f"{PREFIX}{name}": values for name, values in _coordinates(samples.query.to("cpu")).items()}
     arrays |= more or {}
     content = io.BytesIO()
     if path.suffix in HDF5:
@@ -273,6 +272,23 @@ def write(samples: Samples, path: str | Path, is_new: bool = False, more: Mappin
     write_bytes(path, content.getvalue(), is_new=is_new)
 
 
+def _coordinates(grid: Grid) -> dict[str, Any]:
+    """What a file holds of a grid."""
+    arrays: dict[str, Any] = {}
+    if grid.axes is not None:
+        arrays |= {f"grid_{letter}": axis.numpy() for letter, axis in zip("xyz", grid.axes, strict=False)}
+    elif grid.counts is None:
+        arrays |= {"points": grid.points.numpy(), "weights": grid.weights.numpy()}
+    else:
+        arrays |= {"points": grid.points.numpy(), "weights": grid.weights[:, 0].numpy(), "counts": grid.counts}
+    if grid.cells and grid.counts is None:
+        arrays["cells"] = grid.cells[0].corners.numpy()
+    arrays["bounds"] = grid.bounds
+    if grid.is_uniform:
+        arrays["grid_kind"] = [*UNIFORM_KINDS].index(grid.kind)  # type: ignore[arg-type]  # numbers alone are read
+    return arrays
+
+
 def _array_of(values: Tensor) -> np.ndarray:
     """The values as numpy keeps them; it has no bfloat16."""
     values = values.detach().cpu()
@@ -285,6 +301,12 @@ def check_name(path: Path) -> None:
         raise UsageError(f"the output must be an .npz or .h5 file: got {path}")
 
 
+def _go_together(grid: Grid, channels: tuple[int, ...], other: Grid, others: tuple[int, ...]) -> bool:
+    """Whether the samples of two files make one set: on one grid, or each file on a mesh of its own."""
+    both_meshes = bool(grid.cells and other.cells) and grid.dim == other.dim and channels == others
+    return both_meshes or _are_alike(grid, channels, other, others)
+
+
 def _are_alike(grid: Grid, channels: tuple[int, ...], other: Grid, others: tuple[int, ...]) -> bool:
     """Whether the samples of two files go together."""
     return channels == others and (grid is other or torch.equal(grid.points, other.points))
@@ -295,14 +317,17 @@ def _files(path: Path) -> list[Path]:
         return [path]
     if (path / MANIFEST).is_file():
         raise DataError(f"{path} is a finished set of pairs; open it with operformer.data.store.open_pairs")
-    found = sorted(one for one in path.iterdir() if one.suffix in HDF5)
+    found = sorted(one for one in path.iterdir() if one.suffix in HDF5 or is_mesh(one))
     if not found:
-        raise DataError(f"{path} is a folder without .hdf5 files; give one that has some, or a file")
+        kinds = ", ".join((".hdf5", *READERS))
+        raise DataError(f"{path} is a folder without {kinds} files; give one that has some, or a file")
     return found
 
 
 def _open(path: Path, outputs: Path | None, is_npy: bool) -> AbstractContextManager[Contents]:
-    """Open a file as what its first bytes say it is, whatever its name."""
+    """Open a file as what its first bytes say it is, whatever its name; meshes by their names."""
+    if is_mesh(path):
+        return open_mesh(path)
     start = _start(path)
     if is_npy:
         return open_npy(path, outputs)

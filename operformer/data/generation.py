@@ -204,7 +204,7 @@ def begin(folder: Path, header: Header, mine: range) -> list[int]:
     todo = _to_be_made(folder, mine)
     _check_space(folder, header, len(todo))
     if not is_claimed:
-        write_bytes(folder / UNFINISHED, encode({"header": asdict(header)}))
+        write_bytes(folder / UNFINISHED, encode({"header": header.plain}))
     return todo
 
 
@@ -218,7 +218,7 @@ def belongs(folder: Path, header: Header) -> bool:
                 if (folder / name).is_file():
                     raise
                 return belongs(folder, header)  # another process has finished the set since we looked
-            _refuse_another(folder, there, json.loads(json.dumps(asdict(header))))
+            _refuse_another(folder, there, json.loads(json.dumps(header.plain)))
             return True
     try:
         names = {path.name for path in folder.iterdir()} if folder.exists() else set()

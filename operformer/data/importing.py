@@ -42,6 +42,7 @@ def import_pairs(
     weights: WeightsName = "voronoi",
     axes: Sequence[str] | None = None,
     coarser: str | Path | None = None,
+    query: Grid | str | Sequence[str] | None = None,
     skip: Sequence[int] = (),
 ) -> StoredPairs:
     """Keep the samples of a file as a set, which is read a few at a time.
@@ -49,17 +50,18 @@ def import_pairs(
     Args:
         path: The file, as for `operformer.read`.
         folder: The folder of the set. It is empty, does not exist, or holds the same set.
-        u, z, layout, steps, lead, grid, bounds, weights, axes, coarser: What the file does not say, as for
+        u, z, layout, steps, lead, grid, bounds, weights, axes, coarser, query: What the file does not say, as for
             `operformer.read`.
         skip: Samples to leave out, counted from 0, such as those that hold NaN.
 
     Returns:
         The set.
     """
-    given = Options(u, z, layout, steps, lead, grid, bounds, weights, axes=axes, coarser=coarser)
+    given = Options(u, z, layout, steps, lead, grid, bounds, weights, None, axes, coarser, query)
     blocks = partial(_without, partial(read_blocks, path, BLOCK, given), sorted(set(skip)))
     options: dict[str, Any] = {"u": u, "z": z, "layout": layout, "steps": steps, "lead": lead, "bounds": bounds}
     options |= {"grid": repr(grid) if isinstance(grid, Grid) else grid, "axes": axes}
+    options |= {"query": repr(query) if isinstance(query, Grid) else query}
     options |= {"skip": sorted(set(skip)) or None, "weights": None if weights == "voronoi" else weights}
     options |= {"coarser": None if coarser is None else Path(coarser).name}
     origin = {"file": Path(path).name, "options": {name: value for name, value in options.items() if value is not None}}
@@ -103,14 +105,21 @@ def _store(
     names: ChannelNames | None = None,
 ) -> StoredPairs:
     """Look at all blocks once for what the header says of them, and once more to keep them."""
-    count, digest, block = 0, hashlib.sha256(), None
+    count, digest, block, first = 0, hashlib.sha256(), None, None
     for block in map(_storable, blocks()):
+        first = block.grid if first is None else first
+        if not torch.equal(first.points, block.grid.points):
+            raise UsageError(
+                f"a set on disk has one grid: got {first} and {block.grid}; read them with operformer.read and train "
+                "from memory"
+            )
         count += len(block)
         for values in (block.u, block.z):
             digest.update(values.contiguous().numpy().data)
     if block is None or not count:
         raise UsageError("there are no pairs to keep; give at least one")
-    for values in (block.grid.points, block.grid.weights):
+    grids = (block.grid,) if block.query is None else (block.grid, block.query)
+    for values in (values for grid in grids for values in (grid.points, grid.weights)):
         digest.update(values.contiguous().cpu().numpy().data)
     # The same file name need not hold the same samples.
     plain = json.loads(json.dumps({**origin, "sha256": digest.hexdigest()}))
@@ -120,10 +129,11 @@ def _store(
             for name, channels in zip("uz", block.channels, strict=True)
         )
         names = ChannelNames(inputs, outputs, {})
-    boundary: Boundary = "periodic" if block.grid.kind == "periodic" else "open"
+    boundary: Boundary = "periodic" if {grid.kind for grid in grids} == {"periodic"} else "open"
     fields = Fields(names.inputs, names.outputs, None, boundary, units=names.units)
     dtype: Literal["float32", "float64"] = "float64" if block.u.dtype == torch.float64 else "float32"
-    header = pairs_per_shard(Header(title, plain, count, 1, dtype, GridRecord.of(block.grid), fields))
+    records = GridRecord.of(block.grid), None if block.query is None else GridRecord.of(block.query)
+    header = pairs_per_shard(Header(title, plain, count, 1, dtype, records[0], fields, records[1]))
     todo = begin(folder, header, range(header.n_shards))
     with held(folder, create=False):
         for index, samples in enumerate(_regroup(map(_storable, blocks()), header.per_shard)):

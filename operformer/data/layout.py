@@ -212,6 +212,7 @@ class Selection:
     times: tuple[range, range]
     grid: Grid
     said: str  # how the place of the points was found
+    outputs: Selection | None = None  # that of z, where it is known on points of its own
 
     @property
     def count(self) -> int:
@@ -220,9 +221,11 @@ class Selection:
 
     def read(self, begin: int, end: int) -> Samples:
         """The pairs begin, ..., end - 1; those of one trajectory follow each other."""
-        u, z = self.inputs(begin, end), self._values(self.z, self.times[1], begin, end)
+        there = self.outputs or self
+        u, z = self.inputs(begin, end), there._values(there.z, there.times[1], begin, end)
         dtype = torch.promote_types(u.dtype, z.dtype)
-        return Samples(u.to(dtype), z.to(dtype), self.grid.of_samples(slice(begin, end)))
+        query = None if self.outputs is None else self.outputs.grid
+        return Samples(u.to(dtype), z.to(dtype), self.grid.of_samples(slice(begin, end)), query)
 
     def inputs(self, begin: int, end: int) -> Tensor:
         """u of the pairs begin, ..., end - 1."""

@@ -76,14 +76,20 @@ class Header:
     dtype: Literal["float32", "float64"]
     grid: GridRecord
     fields: Fields
+    query: GridRecord | None = None  # where z is known, if not on the grid of u
 
     def __post_init__(self) -> None:
         u, z, times = self.fields.inputs, self.fields.outputs, self.fields.times
-        if min(self.count, self.per_shard, len(u), len(z)) < 1 or min(self.grid.shape, default=0) < 1:
+        if min(self.count, self.per_shard, len(u), len(z)) < 1:
             raise UsageError("a set holds at least one pair of functions")
         if times is not None and (len(u), len(z)) != (1, len(times) - 1):
             raise UsageError(f"one field at {len(times)} times is no {len(u)} to {len(z)} channels")
-        checked_bounds(self.grid.bounds, len(self.grid.bounds if self.grid.kind == "scattered" else self.grid.shape))
+        for grid in (self.grid, self.z_grid):
+            checked_bounds(grid.bounds, len(grid.bounds if grid.kind == "scattered" else grid.shape))
+            if min(grid.shape, default=0) < 1:
+                raise UsageError("a set holds functions on one point at least")
+        if self.query is not None and times is not None:
+            raise UsageError("one field at several times is on one grid")
         if not isinstance(self.origin, Mapping):
             raise UsageError("where a set comes from is a table")
 
@@ -95,8 +101,19 @@ class Header:
     @property
     def bytes_per_pair(self) -> int:
         """The size of u and z of one pair on disk."""
-        channels = len(self.fields.inputs) + len(self.fields.outputs)
-        return channels * prod(self.grid.shape) * (4 if self.dtype == "float32" else 8)
+        u, z = len(self.fields.inputs) * prod(self.grid.shape), len(self.fields.outputs) * prod(self.z_grid.shape)
+        return (u + z) * (4 if self.dtype == "float32" else 8)
+
+    @property
+    def z_grid(self) -> GridRecord:
+        """The grid that z is known on."""
+        return self.query or self.grid
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The header as JSON holds it; the query only where there is one."""
+        values = asdict(self)
+        return values if self.query is not None else _without(values, "query")
 
     def pairs_in(self, shards: range) -> int:
         """How many pairs some shards hold; the last shard of all may hold fewer than the others."""
@@ -128,7 +145,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Put manifest.json into the folder; from then on the set is whole."""
-        values = {"header": asdict(self.header), "shards": [asdict(shard) for shard in self.shards]}
+        values = {"header": self.header.plain, "shards": [asdict(shard) for shard in self.shards]}
         write_bytes(folder / MANIFEST, encode(values))
 
     @staticmethod
@@ -158,9 +175,13 @@ def read_header(path: Path) -> Header:
     everything = decode(path)
     with _refusing_others(path):
         values = everything["header"]
-        grid = construct(GridRecord, {**values["grid"], "bounds": [tuple(b) for b in values["grid"]["bounds"]]}, "grid")
+        grids = {
+            name: construct(GridRecord, {**values[name], "bounds": [tuple(b) for b in values[name]["bounds"]]}, name)
+            for name in ("grid", "query")
+            if name in values
+        }
         fields = construct(Fields, values["fields"], "fields")
-        return construct(Header, _without(values, "grid", "fields"), "header", grid=grid, fields=fields)
+        return construct(Header, _without(values, "grid", "query", "fields"), "header", fields=fields, **grids)
 
 
 def shard_name(index: int) -> str:

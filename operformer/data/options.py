@@ -15,11 +15,13 @@ from operformer.data.axis_names import with_letters
 from operformer.data.contents import Contents, WeightsName
 from operformer.data.coordinates import (
     find_axes,
+    find_cells,
     find_many_points,
     find_points,
     find_row,
     find_weights,
     grid_of_many_points,
+    grid_of_mesh,
     grid_of_points,
     unused_rows,
     written_bounds,
@@ -36,6 +38,7 @@ from operformer.data.layout import (
     space_of,
 )
 from operformer.data.placing import Placed, place_axes, place_shape
+from operformer.data.two_grids import has_two_grids, select_apart
 from operformer.domain import Grid
 from operformer.domain.box import Bounds, GivenBounds, checked_bounds
 from operformer.domain.grid import UNIFORM_KINDS, UniformKind
@@ -67,6 +70,7 @@ class Options:
     expected: Expected | None = None
     axes: Sequence[str] | None = None
     coarser: str | Path | None = None
+    query: Grid | str | Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         kinds = self.kinds
@@ -76,6 +80,10 @@ class Options:
             )
         if self.axes is not None and not (1 <= len(_names_of(self.axes, "axes")) <= 3):
             raise UsageError(f"axes must name one array of coordinates for each axis of space: got {self.axes!r}")
+        if self.query is not None and not isinstance(self.query, Grid):
+            _names_of(self.query, "query")
+            if self.coarser is not None:
+                raise UsageError("coarser compares values on one grid; leave it out, and name the axes of u and of z")
         if self.weights not in get_args(WeightsName):
             raise UsageError(f'weights must be "voronoi" or "equal": got {self.weights!r}; others are an array weights')
         if self.steps is not None and self.lead is not None:
@@ -107,8 +115,10 @@ class Options:
                 f'layout must be one text such as "b c x y", or one for u and one for z: got {self.layout!r}'
             )
         parsed = parse(both[0]), parse(both[1])
-        if space_of(parsed[0]) != space_of(parsed[1]):
-            raise UsageError(f"u and z must have the same axes of space: got {both[0]!r} and {both[1]!r}")
+        if space_of(parsed[0]) != space_of(parsed[1]) and self.query is None:
+            raise UsageError(
+                f"u and z must have the same axes of space: got {both[0]!r} and {both[1]!r}; say where z is by query="
+            )
         return parsed
 
     def select(self, contents: Contents, coarser: Sequence[np.ndarray] | None = None) -> Selection:
@@ -116,6 +126,8 @@ class Options:
 
         ``coarser`` are values of the same samples at fewer points.
         """
+        if self.expected is None and (self.query is not None or has_two_grids(contents)):
+            return select_apart(self, contents)
         contents, before, after, extent = self._chosen(contents)
         times = self._times(extent)
         values = cache(lambda: looked_at((before, after), space_of(tuple(extent)), extent, times))
@@ -134,12 +146,7 @@ class Options:
 
     def _chosen(self, contents: Contents) -> tuple[Contents, list[Field], list[Field], dict[str, int]]:
         """The arrays that become u and z, with the meaning of their axes, and how long each axis is."""
-        u, z = _names_of(self.u, "u"), _names_of(self.z, "z")
-        if self.expected is not None:
-            u = u or contents.inputs()
-        elif not (u and z):
-            known = contents.pair()
-            u, z = u or known[0], z or known[1]
+        u, z = self.names(contents)
         arrays = {name: contents.array(name) for name in (*u, *z)}
         given = (
             None if self.layouts is None else {**dict.fromkeys(z, self.layouts[1]), **dict.fromkeys(u, self.layouts[0])}
@@ -159,6 +166,16 @@ class Options:
         if self.layouts is None and not contents.layouts and self.lead is None and self.steps is None:
             _ask_of_time(contents.path, before, after)
         return contents, before, after, self._extent(contents, [*before, *after])
+
+    def names(self, contents: Contents) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The arrays that become u and z, as the user or the format says; u alone for an operator."""
+        u, z = _names_of(self.u, "u"), _names_of(self.z, "z")
+        if self.expected is not None:
+            return u or contents.inputs(), z
+        if u and z:
+            return u, z
+        known = contents.pair()
+        return u or known[0], z or known[1]
 
     def _extent(self, contents: Contents, fields: list[Field]) -> dict[str, int]:
         """How long every axis is: samples, time and space, on which all arrays must agree."""
@@ -247,6 +264,9 @@ class Options:
         if box is not None and self.bounds is None:  # what is expected may be rounded, and is not the user's word
             ends = zip(box, points.min(0), points.max(0), strict=True)
             box = [(min(lower, float(first)), max(upper, float(last))) for (lower, upper), first, last in ends]
+        cells = find_cells(contents, taken, points.shape[1])
+        if cells is not None:
+            return Placed(grid_of_mesh(points, cells, box, contents.path), _said_of_points(box, "a mesh of the cells"))
         return Placed(grid_of_points(points, weights, self.weights, box, contents.path), _said_of_points(box))
 
     def _rows(self, contents: Contents, extent: dict[str, int], taken: set[str]) -> dict[str, np.ndarray] | None:
@@ -327,11 +347,12 @@ def _refuse_two_grids(contents: Contents, before: list[Field], after: list[Field
     if one.keys() == other.keys() and one != other:
         shapes = " and ".join(" x ".join(map(str, extent.values())) for extent in (one, other))
         raise DataError(
-            f"{contents.path}: u and z are known on different grids of {shapes} points; thin or interpolate one of them"
+            f"{contents.path}: u and z are known on different grids of {shapes} points; say where z is by --query, "
+            "the names of its coordinates (query=), or interpolate one of them"
         )
 
 
-def _said_of_points(box: GivenBounds | None) -> str:
+def _said_of_points(box: GivenBounds | None, what: str = "scattered") -> str:
     """How scattered points and their domain were found, in words."""
-    said = "scattered, as the file has them"
+    said = f"{what}, as the file has them"
     return said if box else f"{said}; the domain is the box of the points, as nothing says otherwise (--bounds)"

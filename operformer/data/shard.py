@@ -2,6 +2,7 @@
 
     attributes  dataset_name  grid_type  n_spatial_dims  n_trajectories  simulation_parameters
     dimensions/ time  x  y  (points, weights)        boundary_conditions/x_wall ...
+    query/      where z is known, if it is not where u is: the same names as in dimensions/
     scalars/    constants of the law, and what the solver says of each pair
     t0_fields/  inputs (n, *shape); outputs (n, 1, *shape); or one field (n, times, *shape) that is both
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import h5py
 import numpy as np
@@ -40,6 +41,10 @@ def encode(samples: Samples, fields: Fields, title: str) -> bytes:
         file.attrs["simulation_parameters"] = _texts(fields.constants)
         file.attrs.update(fields.constants)
         axes = _write_dimensions(file, grid, fields.times or (0.0,))
+        if samples.query is not None:
+            query = file.create_group("query")
+            for name, each in _coordinates(samples.query.to("cpu")).items():
+                _flag(query.create_dataset(name, data=each.numpy()), False, False)
         _write_boundary(file, axes, fields.boundary)
         scalars = file.create_group("scalars")
         scalars.attrs["field_names"] = _texts([*fields.constants, *samples.checks])
@@ -58,7 +63,7 @@ def encode(samples: Samples, fields: Fields, title: str) -> bytes:
         for name, (array, time_varying) in values.items():
             dataset = file["t0_fields"].create_dataset(name, data=array, chunks=(1, *array.shape[1:]))
             _flag(dataset, True, time_varying)
-            dataset.attrs["dim_varying"] = [True] * len(grid.shape)
+            dataset.attrs["dim_varying"] = [True] * (array.ndim - 1 - time_varying)
         file.flush()
         return bytes(file.id.get_file_image())
 
@@ -66,13 +71,16 @@ def encode(samples: Samples, fields: Fields, title: str) -> bytes:
 class Shard:
     """A shard on disk, open for reading."""
 
-    def __init__(self, path: Path, fields: Fields, count: int, shape: tuple[int, ...], dtype: str) -> None:
+    def __init__(
+        self, path: Path, fields: Fields, count: int, shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: str
+    ) -> None:
         self._path, self._fields, self._dtype = path, fields, dtype
+        shape, z_shape = shapes
         with refusing_damage(path):
             self._file = h5py.File(path, "r", rdcc_nbytes=0)  # a chunk is read once, and 1 MiB for each field adds up
             if fields.times is None:
                 self._u = [self._field(name, (count, *shape)) for name in fields.inputs]
-                self._z = [self._field(name, (count, 1, *shape)) for name in fields.outputs]
+                self._z = [self._field(name, (count, 1, *z_shape)) for name in fields.outputs]
             else:
                 self._u = [self._field(fields.series, (count, len(fields.times), *shape))]
 
@@ -91,11 +99,11 @@ class Shard:
                 u, z = both[:, :1], both[:, 1:]
         return torch.from_numpy(np.ascontiguousarray(u)), torch.from_numpy(np.ascontiguousarray(z))
 
-    def coordinates(self) -> dict[str, Tensor]:
-        """The arrays under dimensions/: axes x, y, ... or points and weights."""
+    def coordinates(self, group: Literal["dimensions", "query"] = "dimensions") -> dict[str, Tensor]:
+        """The arrays of a group: axes x, y, ... or points and weights."""
         with refusing_damage(self._path):
-            names = [name for name in self._file["dimensions"] if name != "time"]
-            arrays = {name: open_array(self._file, self._path, f"dimensions/{name}") for name in names}
+            names = [name for name in self._file[group] if name != "time"]
+            arrays = {name: open_array(self._file, self._path, f"{group}/{name}") for name in names}
             return {name: torch.from_numpy(whole(array)) for name, array in arrays.items()}
 
     def _field(self, name: str, shape: tuple[int, ...]) -> Any:
@@ -111,17 +119,21 @@ class Shard:
 def _write_dimensions(file: Any, grid: Grid, times: Sequence[float]) -> dict[str, int]:
     """Coordinates; the names of the axes with their numbers of points."""
     group = file.create_group("dimensions")
-    if grid.axes is not None:
-        axes = dict(zip("xyz", grid.axes, strict=False))
-    else:
-        axes = {"point": torch.arange(len(grid.points), dtype=torch.float64)}
-        for name, values in (("points", grid.points), ("weights", grid.weights)):
-            _flag(group.create_dataset(name, data=values.numpy()), False, False)
+    coordinates = _coordinates(grid)
+    axes = {name: each for name, each in coordinates.items() if name not in ("points", "weights")}
     group.attrs["spatial_dims"] = _texts(axes)
     _flag(group.create_dataset("time", data=np.asarray(times, dtype=np.float64)), False, True)
-    for name, axis in axes.items():
-        _flag(group.create_dataset(name, data=axis.numpy()), False, False)
+    for name, each in coordinates.items():
+        _flag(group.create_dataset(name, data=each.numpy()), False, False)
     return {name: len(axis) for name, axis in axes.items()}
+
+
+def _coordinates(grid: Grid) -> dict[str, Tensor]:
+    """The axes x, y, ... of a grid, or its points and weights with an axis that counts them."""
+    if grid.axes is not None:
+        return dict(zip("xyz", grid.axes, strict=False))
+    numbers = torch.arange(len(grid.points), dtype=torch.float64)
+    return {"points": grid.points, "weights": grid.weights, "point": numbers}
 
 
 def _write_boundary(file: Any, axes: Mapping[str, int], boundary: Boundary) -> None:

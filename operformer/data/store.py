@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from os import getpid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -53,7 +53,10 @@ def open_pairs(folder: str | Path) -> StoredPairs:
         raise DataError(f"{folder} holds no finished set of pairs; make one with operformer generate or import")
     manifest = Manifest.read(folder)
     shelf = _Shelf(folder, manifest)
-    return StoredPairs(shelf, _grid(shelf, manifest.header.grid), range(manifest.header.count))
+    header = manifest.header
+    grid = _grid(shelf, header.grid, "dimensions")
+    query = None if header.query is None else _grid(shelf, header.query, "query")
+    return StoredPairs(shelf, grid, query, range(header.count))
 
 
 class StoredPairs(Dataset):
@@ -63,9 +66,9 @@ class StoredPairs(Dataset):
     DataLoader it may have any workers: each opens the files for itself.
     """
 
-    def __init__(self, shelf: _Shelf, grid: Grid, chosen: range) -> None:
+    def __init__(self, shelf: _Shelf, grid: Grid, query: Grid | None, chosen: range) -> None:
         self._shelf, self._chosen = shelf, chosen
-        self.grid = grid
+        self.grid, self.query = grid, query
 
     @property
     def folder(self) -> Path:
@@ -89,9 +92,8 @@ class StoredPairs(Dataset):
     def __repr__(self) -> str:
         inputs, outputs = self.channels
         header = self.manifest.header
-        return (
-            f"StoredPairs({len(self)} of {header.title}, {inputs} to {outputs} channels, {header.dtype}, {self.grid})"
-        )
+        grids = f"{self.grid}" if self.query is None else f"{self.grid} to {self.query}"
+        return f"StoredPairs({len(self)} of {header.title}, {inputs} to {outputs} channels, {header.dtype}, {grids})"
 
     @overload
     def __getitem__(self, index: slice) -> StoredPairs: ...
@@ -107,19 +109,22 @@ class StoredPairs(Dataset):
             return self.__getitems__([index])[0]  # type: ignore[list-item]
         index = as_row(index)
         if isinstance(index, slice):
-            return StoredPairs(self._shelf, self.grid, self._chosen[index])
+            return StoredPairs(self._shelf, self.grid, self.query, self._chosen[index])
         if not isinstance(index, Tensor):
             raise refused_index(index)
-        return self._shelf.take([self._chosen[position] for position in positions(index, len(self))], self.grid)
+        return self._take([self._chosen[position] for position in positions(index, len(self))])
 
     def blocks(self, count: int) -> Iterator[Samples]:
         """All pairs in their order, so many at a time in memory."""
         for first in range(0, len(self), count):
-            yield self._shelf.take(list(self._chosen[first : first + count]), self.grid)
+            yield self._take(list(self._chosen[first : first + count]))
 
     def read(self) -> Samples:
         """All pairs, in memory."""
-        return self._shelf.take(list(self._chosen), self.grid)
+        return self._take(list(self._chosen))
+
+    def _take(self, pairs: list[int]) -> Samples:
+        return Samples(*self._shelf.take(pairs), self.grid, self.query)
 
     def verify(self) -> None:
         """Compare every shard with its checksum."""
@@ -185,11 +190,12 @@ class _Shelf:
         for record in manifest.shards:
             check_size(folder, record)
 
-    def take(self, pairs: list[int], grid: Grid) -> Samples:
-        """The pairs in the given order. Each shard is visited once, and runs of neighbours are read together."""
+    def take(self, pairs: list[int]) -> tuple[Tensor, Tensor]:
+        """u and z of the pairs in the given order. Each shard is visited once, runs of neighbours together."""
         header = self.manifest.header
-        channels, dtype = (len(header.fields.inputs), len(header.fields.outputs)), getattr(torch, header.dtype)
-        u, z = (torch.empty(len(pairs), n, *header.grid.shape, dtype=dtype) for n in channels)
+        names = (header.fields.inputs, header.grid), (header.fields.outputs, header.z_grid)
+        dtype = getattr(torch, header.dtype)
+        u, z = (torch.empty(len(pairs), len(channels), *grid.shape, dtype=dtype) for channels, grid in names)
         order = sorted(range(len(pairs)), key=pairs.__getitem__)
         for index, places in groupby(order, key=lambda place: bisect_right(self._ends, pairs[place])):
             shard, begin = self.shard(index), self._ends[index - 1] if index else 0
@@ -197,7 +203,7 @@ class _Shelf:
                 run = [place for _, place in numbered]
                 first, last = pairs[run[0]] - begin, pairs[run[-1]] - begin + 1
                 u[run], z[run] = shard.read(first, last)
-        return Samples(u, z, grid)
+        return u, z
 
     def __getstate__(self) -> dict[str, Any]:
         # Open files stay where they are, and another process looks at the checksums for itself.
@@ -212,8 +218,8 @@ class _Shelf:
         self.verify(index)
         if index not in self._open:
             record, header = self.manifest.shards[index], self.manifest.header
-            path = self.folder / record.name
-            self._open[index] = Shard(path, header.fields, record.count, header.grid.shape, header.dtype)
+            path, shapes = self.folder / record.name, (header.grid.shape, header.z_grid.shape)
+            self._open[index] = Shard(path, header.fields, record.count, shapes, header.dtype)
             if len(self._open) > OPEN_SHARDS:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(index)
@@ -247,13 +253,13 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _grid(shelf: _Shelf, record: GridRecord) -> Grid:
-    """The grid of a set: uniform ones from their record, others from the first shard."""
+def _grid(shelf: _Shelf, record: GridRecord, group: Literal["dimensions", "query"]) -> Grid:
+    """The grid of a set's u or z: uniform ones from their record, others from a group of the first shard."""
     path = shelf.folder / (MANIFEST if record.kind in UNIFORM_KINDS else shelf.manifest.shards[0].name)
     try:
         if record.kind in UNIFORM_KINDS:
             return Grid.uniform(record.shape, bounds=record.bounds, kind=record.kind)
-        coordinates = shelf.shard(0).coordinates()
+        coordinates = shelf.shard(0).coordinates(group)
         if record.kind == "scattered":
             points, weights = coordinates["points"], coordinates["weights"]
             grid = Grid.scattered(points, bounds=record.bounds)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from operformer.domain import Grid, Pairs
-from operformer.domain.samples import Moments
+from operformer.domain.samples import Moments, z_grid
 
 BLOCK = 64  # samples that are looked at together, so that a set on disk need not fit into memory
 LISTED = 20
@@ -69,7 +69,7 @@ def summarise(samples: Pairs) -> Summary:
     for block in samples.blocks(BLOCK):
         dtypes |= {str(values.dtype).removeprefix("torch.") for values in (block.u, block.z)}
         columns[0].add(block.u.cpu(), block.grid, first)
-        columns[1].add(block.z.cpu(), block.grid, first)
+        columns[1].add(block.z.cpu(), z_grid(block), first)
         zero += [first + k for k in _where((block.z == 0).flatten(1).all(1))]
         for k, one in enumerate(block.u.cpu()):
             key = blake2b(one.contiguous().numpy().tobytes(), digest_size=16).digest()
@@ -78,7 +78,8 @@ def summarise(samples: Pairs) -> Summary:
         first += len(block)
     u, z = columns
     bad = tuple(u.not_finite), tuple(z.not_finite), tuple(zero)
-    kind = repr(samples.grid), " and ".join(sorted(dtypes))
+    grids = repr(samples.grid) if samples.query is None else f"{samples.grid}, z on {samples.query}"
+    kind = grids, " and ".join(sorted(dtypes))
     return Summary(first, samples.grid.shape, *kind, u.channels(), z.channels(), *bad, tuple(repeated))
 
 

@@ -51,7 +51,12 @@ def as_row(index: Any) -> Any:
 
 
 def _pairs(samples: Samples) -> list[tuple[Tensor, Tensor]]:
-    if samples.grid.counts is None:
-        return list(zip(samples.u, samples.z, strict=True))
-    counted = zip(samples.u, samples.z, samples.grid.counts, strict=True)
-    return [(u[:, :n], z[:, :n]) for u, z, n in counted]
+    there = samples.grid if samples.query is None else samples.query
+    u, z = (_unpadded(values, grid) for values, grid in ((samples.u, samples.grid), (samples.z, there)))
+    return list(zip(u, z, strict=True))
+
+
+def _unpadded(values: Tensor, grid: Grid) -> list[Tensor]:
+    if grid.counts is None:
+        return list(values)
+    return [one[:, :n] for one, n in zip(values, grid.counts, strict=True)]

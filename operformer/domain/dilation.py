@@ -86,7 +86,7 @@ class AxisDilation:
         """sum_j chi_j f_j: (..., P, L, ...) -> (..., n, ...)."""
         if self.share is None:
             return f.squeeze(axis)
-        share = self.share.reshape(*self.share.shape, *[1] * (f.ndim - axis - 2))
+        share = self.share.to(f.dtype).reshape(*self.share.shape, *[1] * (f.ndim - axis - 2))
         own = f.narrow(axis + 1, self.reach, self.points)
         if self.tables is not None:
             other = f.flatten(axis, axis + 1).index_select(axis, self.tables[1])

@@ -21,6 +21,7 @@ from torch.nn.functional import pad
 
 from operformer.checking import as_device, checked
 from operformer.domain.box import Bounds, GivenBounds, Numbers, as_numbers, checked_bounds, checked_points
+from operformer.domain.mesh import Cells
 from operformer.domain.quadrature import trapezoidal_weights
 from operformer.errors import UsageError
 from operformer.memory import require_memory
@@ -35,9 +36,9 @@ UNIFORM_KINDS: tuple[UniformKind, ...] = get_args(UniformKind)
 class Grid:
     """Points x_i in a box D and weights w_i >= 0: sum_i w_i u(x_i) is a quadrature of the integral of u over D.
 
-    Make one with `Grid.uniform`, `Grid.rectilinear` or `Grid.scattered`, or with `Grid.ragged` for a batch of functions
-    that are each known on points of their own. A grid is a frozen value. Keep the object and pass it again: operators
-    make their tables once for each grid.
+    Make one with `Grid.uniform`, `Grid.rectilinear`, `Grid.scattered` or `Grid.mesh`, or with `Grid.ragged` for a batch
+    of functions that are each known on points of their own. A grid is a frozen value. Keep the object and pass it
+    again: operators make their tables once for each grid.
 
     Args:
         points: (*shape, d) in float64; ragged (batch, N, d).
@@ -48,6 +49,7 @@ class Grid:
         axis_weights: the weights along each axis of a tensor product.
         has_equal_weights: whether all weights are the same; known without looking at them.
         counts: ragged: how many points each sample has.
+        cells: of a mesh its cells; of a ragged grid of meshes those of each sample.
 
     Example:
         >>> grid = Grid.uniform((64, 64), bounds=[(0, 1), (0, 2)], kind="cells")
@@ -63,6 +65,7 @@ class Grid:
     axis_weights: tuple[Tensor, ...]
     has_equal_weights: bool
     counts: tuple[int, ...] | None = None  # ragged: how many points each sample has
+    cells: tuple[Cells, ...] = ()  # of a mesh one, of ragged meshes one for each sample
 
     @staticmethod
     @checked
@@ -167,10 +170,39 @@ class Grid:
 
     @staticmethod
     @checked
+    def mesh(points: Numbers, cells: Numbers, bounds: GivenBounds | None = None) -> Grid:
+        """The points of a mesh, weighted so that functions that are linear on each cell are integrated exactly.
+
+        The domain is what the cells fill, which need not be a box: an L, a disk, a plate with holes. It is a grid of
+        scattered points that knows its neighbours: it has H1 norms, and predictions outside the cells are NaN.
+
+        Args:
+            points: (N, d), d = 1, 2 or 3.
+            cells: (M, d + 1), the numbers of the points at the corners of each interval, triangle or tetrahedron.
+            bounds: a box that holds the mesh, (lower, upper) for each axis; None is the smallest one. Meshes of one
+                domain that differ from sample to sample need the same box.
+
+        Example:
+            >>> grid = Grid.mesh([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [[0, 1, 2]])
+            >>> grid.weights.sum().item()
+            0.5
+        """
+        given = as_numbers(points, "points").detach()
+        if bounds is None and given.ndim == 2 and len(given) > 1 and given.shape[1] in (1, 2, 3):
+            low, high = given.double().amin(0).tolist(), given.double().amax(0).tolist()
+            bounds = list(zip(low, high, strict=True))
+        plain = Grid.scattered(given, None, bounds)
+        found = Cells.of(plain.points, cells)
+        weights = found.weights(len(plain.points))
+        return replace(plain, weights=weights, has_equal_weights=False, cells=(found,))
+
+    @staticmethod
+    @checked
     def ragged(
         points: Sequence[Numbers],
         weights: Sequence[Numbers | None] | None = None,
         bounds: GivenBounds | None = None,
+        cells: Sequence[Numbers] | None = None,
     ) -> Grid:
         """Points of its own for each sample of a batch, in one box.
 
@@ -181,11 +213,19 @@ class Grid:
             points: (N_i, d) for each sample, as for `Grid.scattered`.
             weights: (N_i,) for each sample, or None.
             bounds: (lower, upper) for each axis; None is the unit cube.
+            cells: (M_i, d + 1) for each sample, as for `Grid.mesh`; in place of weights, which they give.
         """
-        if weights is not None and len(weights) != len(points):
-            raise UsageError(f"weights must be one row for each of {len(points)} sets of points: got {len(weights)}")
-        given = [None] * len(points) if weights is None else weights
-        sets = [Grid.scattered(x, w, bounds) for x, w in zip(points, given, strict=True)]
+        for name, rows in (("weights", weights), ("cells", cells)):
+            if rows is not None and len(rows) != len(points):
+                raise UsageError(f"{name} must be one row for each of {len(points)} sets of points: got {len(rows)}")
+        if weights is not None and cells is not None:
+            raise UsageError("weights and cells both say how to integrate; give one of them")
+        if cells is not None:
+            box = checked_bounds(bounds, None) if bounds else ((0.0, 1.0),) * as_numbers(points[0], "points").shape[-1]
+            sets = [Grid.mesh(x, c, box) for x, c in zip(points, cells, strict=True)]
+        else:
+            given = [None] * len(points) if weights is None else weights
+            sets = [Grid.scattered(x, w, bounds) for x, w in zip(points, given, strict=True)]
         dimensions = sorted({one.dim for one in sets})
         if len(dimensions) != 1:
             raise UsageError(f"a ragged grid needs at least one set of points, all of one dimension: got {dimensions}")
@@ -195,7 +235,8 @@ class Grid:
         massless = [pad(one.weights, (0, most - len(one.weights))) for one in sets]
         counts = tuple(len(one.weights) for one in sets)
         x, w = torch.stack(longer), torch.stack(massless).unsqueeze(1)
-        return Grid(x, w, sets[0].bounds, "ragged", None, (), has_equal_weights=False, counts=counts)
+        found = tuple(one for each in sets for one in each.cells)
+        return Grid(x, w, sets[0].bounds, "ragged", None, (), has_equal_weights=False, counts=counts, cells=found)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -223,6 +264,11 @@ class Grid:
         return self.kind in UNIFORM_KINDS
 
     @property
+    def has_neighbours(self) -> bool:
+        """Whether functions have gradients: on tensor products and meshes, not on scattered points alone."""
+        return self.axes is not None or bool(self.cells)
+
+    @property
     def volume(self) -> float:
         """|D|, the volume of the box."""
         return prod(upper - lower for lower, upper in self.bounds)
@@ -230,6 +276,8 @@ class Grid:
     def to(self, device: torch.device | str) -> Grid:
         """The same grid, its tensors on another device."""
         device = as_device(device)
+        if self.points.device == device:  # what was made of this object serves again
+            return self
         return Grid(
             self.points.to(device),
             self.weights.to(device),
@@ -239,6 +287,7 @@ class Grid:
             tuple(weights.to(device) for weights in self.axis_weights),
             self.has_equal_weights,
             self.counts,
+            tuple(one.to(device) for one in self.cells),
         )
 
     @checked
@@ -249,7 +298,8 @@ class Grid:
         chosen = positions(index, len(self.counts))
         rows = torch.tensor(chosen, dtype=torch.long, device=self.points.device)
         counts = tuple(self.counts[k] for k in chosen)
-        return replace(self, points=self.points[rows], weights=self.weights[rows], counts=counts)
+        cells = tuple(self.cells[k] for k in chosen) if self.cells else ()
+        return replace(self, points=self.points[rows], weights=self.weights[rows], counts=counts, cells=cells)
 
     @checked
     def of_sample(self, k: int) -> Grid:
@@ -258,13 +308,17 @@ class Grid:
             return self
         if not -len(self.counts) <= k < len(self.counts):
             raise UsageError(f"the grid has points for {len(self.counts)} samples: got the index {k}")
-        n = self.counts[k]
-        return Grid(self.points[k, :n], self.weights[k, 0, :n], self.bounds, "scattered", None, (), False)
+        n, cells = self.counts[k], (self.cells[k],) if self.cells else ()
+        points, weights = self.points[k, :n], self.weights[k, 0, :n]
+        return Grid(points, weights, self.bounds, "scattered", None, (), False, cells=cells)
 
     def __repr__(self) -> str:
         box = " x ".join(f"[{lower:g}, {upper:g}]" for lower, upper in self.bounds)
         if self.counts is not None:
-            return f"Grid(ragged, {len(self.counts)} sets of at most {self.shape[0]} points in {box})"
+            what = "meshes" if self.cells else "sets"
+            return f"Grid(ragged, {len(self.counts)} {what} of at most {self.shape[0]} points in {box})"
+        if self.cells:
+            return f"Grid(mesh, {self.shape[0]} points and {len(self.cells[0].volumes)} cells in {box})"
         return f"Grid({self.kind}, {' x '.join(map(str, self.shape))} points in {box})"
 
 

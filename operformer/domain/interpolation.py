@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -13,15 +14,17 @@ from operformer.domain.quadrature import check_values
 from operformer.domain.samples import unpad
 from operformer.errors import UsageError
 
+MOST_KEPT = 2**22  # numbers of a stencil that is kept
+_STENCILS: WeakKeyDictionary[Grid, WeakKeyDictionary[Grid, tuple[Tensor, Tensor]]] = WeakKeyDictionary()
 LEAST = 4  # points along an axis of a nested grid; fewer do not represent a function
 
 
 def interpolate(u: Tensor, grid: Grid, query: Grid) -> Tensor:
     """u(x') = sum_j lambda_j(x') u(x_j), lambda the hat functions of the grid: piecewise linear, second order.
 
-    Tensor products are interpolated multilinearly, scattered points on a triangulation. Periodic grids wrap around.
-    Beyond the outermost points of a tensor product the nearest cell is extrapolated linearly; beyond scattered points
-    the nearest value holds. On a ragged grid every sample is read from its own points.
+    Tensor products are interpolated multilinearly, scattered points on a triangulation, meshes on their cells. Periodic
+    grids wrap around. Beyond the outermost points of a tensor product the nearest cell is extrapolated linearly; beyond
+    scattered points the nearest value holds. On a ragged grid every sample is read from its own points.
 
     Args:
         u: values (..., *grid.shape).
@@ -35,9 +38,28 @@ def interpolate(u: Tensor, grid: Grid, query: Grid) -> Tensor:
     check_readable(grid, query)
     if grid.counts is not None:
         return torch.stack([interpolate(one, grid.of_sample(k), query) for k, one in enumerate(unpad(u, grid))])
-    neighbours, shares = _scattered_stencil(grid, query) if grid.axes is None else _product_stencil(grid, query)
+    neighbours, shares = _stencil(grid, query)
     gathered = u.flatten(-grid.n_axes)[..., neighbours.to(u.device)]
     return (gathered * shares.to(u)).sum(-1).unflatten(-1, query.shape)
+
+
+def _stencil(grid: Grid, query: Grid) -> tuple[Tensor, Tensor]:
+    """Flat indices and shares of the points around each query point, kept for as long as both grids live.
+
+    Trainings read every batch from the same grid at the same points.
+    """
+    make = _scattered_stencil if grid.axes is None else _product_stencil
+    # What a compiler traces must not outlive the trace, nor must a graph of gradients.
+    if torch.compiler.is_compiling() or grid.points.requires_grad or query.points.requires_grad:
+        return make(grid, query)
+    kept = _STENCILS.setdefault(grid, WeakKeyDictionary())
+    if query in kept:
+        return kept[query]
+    with torch.inference_mode(False), torch.no_grad():  # a tensor of inference mode could not be used in a training
+        made = make(grid, query)
+    if made[0].numel() <= MOST_KEPT:
+        kept[query] = made
+    return made
 
 
 def _product_stencil(grid: Grid, query: Grid) -> tuple[Tensor, Tensor]:
@@ -90,6 +112,8 @@ def _scattered_stencil(grid: Grid, query: Grid) -> tuple[Tensor, Tensor]:
     from scipy.spatial import Delaunay, QhullError, cKDTree  # here: it takes a fifth of torch's time to import
 
     known, wanted = grid.points.cpu(), query.points.reshape(-1, query.dim).cpu()
+    if grid.cells:
+        return grid.cells[0].find(known, wanted)[:2]
     if grid.dim == 1 and len(torch.unique(known)) > 1:
         inside = wanted.clamp(known.min(), known.max())
         (left, right), fraction = _axis_stencil(grid.to("cpu"), 0, inside[:, 0].contiguous())

@@ -5,6 +5,7 @@ and S_reshape is a reshape. Elsewhere patches are padded to a common size with p
 belongs to both patches that share it, and S'_reshape takes the mean of its values.
 """
 
+# DESIGN.md: Ragged samples stand where patches do
 # DESIGN.md: The partition belongs to the domain
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from operformer.domain.grid import Grid
+from operformer.domain.samples import is_point
 from operformer.errors import UsageError
 
 ON_FACE = 1e-9  # points nearer to a face than this part of a patch lie on it
@@ -124,6 +126,27 @@ class ScatteredPatches:
         return v.flatten(1, 2).index_select(1, self.places.to(v.device))
 
 
+@dataclass(frozen=True, eq=False)
+class RaggedDomain(ScatteredPatches):
+    """All of D as one patch, with points of its own for each sample: (batch, N, c) as (1, batch, N, c).
+
+    Samples stand where patches do, since each of them has matrices of its own.
+    """
+
+    @property
+    def volume(self) -> float:
+        """|D'| = |D|, D scaled to the unit cube."""
+        return 1.0
+
+    def split(self, u: Tensor) -> Tensor:
+        """(batch, N, c) -> (1, batch, N, c)."""
+        return u.unsqueeze(0)
+
+    def join(self, v: Tensor) -> Tensor:
+        """(1, batch, N, c) -> (batch, N, c)."""
+        return v.squeeze(0)
+
+
 Patches = TensorPatches | ScatteredPatches
 
 
@@ -135,6 +158,8 @@ def make_patches(grid: Grid, n_patches: Sequence[int], may_be_empty: bool = Fals
     counts = tuple(n_patches)
     if len(counts) != grid.dim:
         raise UsageError(f"n_patches must have one number for each axis: got {counts} for dimension {grid.dim}")
+    if grid.counts is not None:
+        return _ragged_domain(grid, counts)
     if grid.axes is None:
         return _scattered_patches(grid, counts)
     axes = tuple(axis_patches(grid, k, count, may_be_empty) for k, count in enumerate(counts))
@@ -243,6 +268,26 @@ def _scattered_patches(grid: Grid, counts: tuple[int, ...]) -> ScatteredPatches:
     rank = torch.argsort(order) - start[number]
     own = number * len(slots) + rank
     return ScatteredPatches(counts, grid.shape, members, local, weights, real, own, is_present=total[:, 0] > 0)
+
+
+def _ragged_domain(grid: Grid, counts: tuple[int, ...]) -> RaggedDomain:
+    """The points of each sample in D; their weights are scaled so that those of a sample sum to 1."""
+    if prod(counts) > 1:
+        raise UsageError(f"samples on points of their own are not cut into patches: got {counts} patches and {grid}")
+    lower, upper = torch.tensor(grid.bounds, dtype=torch.float64, device=grid.points.device).unbind(-1)
+    weights, n = grid.weights.squeeze(1), grid.shape[0]
+    batch = len(weights)
+    every = torch.arange(batch * n, device=lower.device)
+    return RaggedDomain(
+        (batch,),
+        grid.shape,
+        members=every.unflatten(0, (batch, n)),
+        local=((grid.points - lower) / (upper - lower)).clamp(0, 1),
+        weights=weights / weights.sum(-1, keepdim=True),
+        is_real=is_point(grid).squeeze(1),
+        places=every,
+        is_present=torch.ones(batch, dtype=torch.bool, device=lower.device),
+    )
 
 
 def _gather(u: Tensor, members: Tensor, local_shape: tuple[int, ...], n_axes: int) -> Tensor:

@@ -85,14 +85,19 @@ def h1_norm(u: Tensor, grid: Grid) -> Tensor:
     """(||u||^2 + ||grad u||^2)^(1/2), in L2(D): (..., c, *shape) -> (...).
 
     The gradient is the difference along each edge of the grid, integrated by the midpoint rule over the edges. This is
-    of second order, and unlike central differences it sees a checkerboard. Scattered points have no edges and are
-    refused.
+    of second order, and unlike central differences it sees a checkerboard. On a mesh it is that of the function that is
+    linear on each cell. Scattered points without cells have no neighbours and are refused.
     """
     squares = inner_product(u, u, grid)
+    if grid.cells and grid.counts is None:
+        return (squares + grid.cells[0].energy(u).sum(-1)).sqrt()
+    if grid.cells:
+        energies = [cells.energy(one).sum(-1) for cells, one in zip(grid.cells, u, strict=True)]
+        return (squares + torch.stack(energies)).sqrt()
     if grid.axes is None:
         raise UsageError(
             "the H1 norm needs neighbouring points: got scattered points, which have none; use the L2 norm, or a "
-            "uniform or rectilinear grid"
+            "uniform or rectilinear grid or a mesh"
         )
     total = u.new_zeros(())
     for k in range(grid.dim):

@@ -36,9 +36,14 @@ def within(grid: Grid, query: Grid) -> Grid:
 def beyond(grid: Grid, query: Grid) -> Tensor:
     """Which points of a query (*query.shape) lie outside the part of the box that scattered points stand for.
 
-    Weights that do not fill the box are the volumes of a mesh's cells: points farther than that from every node are
+    Of a mesh these are the points outside its cells. On a ragged grid the answer is (batch, 1, *query.shape). Without
+    cells, weights that do not fill the box are the volumes around nodes: points farther than that from all of them are
     outside. Otherwise those are outside that are farther than 2.5 times the spacing of the points around.
     """
+    if grid.counts is not None:
+        return torch.stack([beyond(grid.of_sample(k), query).unsqueeze(0) for k in range(len(grid.counts))])
+    if grid.cells:
+        return ~grid.cells[0].find(grid.points, query.points.reshape(-1, query.dim))[2].reshape(query.shape)
     from scipy.spatial import cKDTree  # here: it takes a fifth of torch's time to import
 
     is_there = grid.weights.cpu() > 0

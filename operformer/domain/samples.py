@@ -1,9 +1,10 @@
-"""Samples: pairs of functions (u, z) on one grid, ragged values, and moments over samples."""
+"""Samples: pairs of functions (u, z) on one grid or on two, ragged values, and moments over samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Protocol, overload, runtime_checkable
 
 import torch
@@ -20,11 +21,15 @@ from operformer.settings import check_count, converted, named
 
 @runtime_checkable
 class Pairs(Protocol):
-    """Samples on one grid, in memory (`Samples`) or on disk. A slice stays there; chosen samples are read to memory."""
+    """Samples in memory (`Samples`) or on disk. A slice stays there; chosen samples are read to memory."""
 
     @property
     def grid(self) -> Grid:
-        """The grid that all samples are known on."""
+        """The grid that all inputs u are known on."""
+
+    @property
+    def query(self) -> Grid | None:
+        """The grid that all outputs z are known on, if it is not that of u."""
 
     @property
     def channels(self) -> tuple[int, int]:
@@ -49,12 +54,14 @@ class Pairs(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Samples(Dataset):
-    """Pairs of functions (u, z) on one grid, in memory.
+    """Pairs of functions (u, z) in memory, u on a grid and z on the same grid or on a query of its own.
 
     Args:
         u: inputs, (count, in_channels, *grid.shape).
-        z: outputs, (count, out_channels, *grid.shape).
-        grid: where all of them are known; on a ragged grid each sample has points of its own.
+        z: outputs, (count, out_channels, *grid.shape), or (count, out_channels, *query.shape).
+        grid: where all u are known; on a ragged grid each sample has points of its own.
+        query: where all z are known, points in the box of ``grid``; None is ``grid``. Operators are then called as
+            ``operator(u, grid, query=query)``.
         checks: what a solver reports of each sample, such as its residual: (count,) each.
 
     Example:
@@ -66,18 +73,22 @@ class Samples(Dataset):
     u: Tensor
     z: Tensor
     grid: Grid
+    query: Grid | None = None
     checks: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         converted(self.grid, Grid, "grid")
-        for name, values in (("u", self.u), ("z", self.z)):
+        if self.query is not None:
+            _check_query(self.grid, converted(self.query, Grid, "query"))
+        for name, values, grid in (("u", self.u, self.grid), ("z", self.z, z_grid(self))):
             if not isinstance(values, Tensor):
                 raise UsageError(f"{name} must be a torch tensor: got {type(values).__name__}; try torch.as_tensor")
             if not values.is_floating_point() or values.layout != torch.strided:
                 raise UsageError(f"{name} must hold real numbers: got {values.dtype}; try {name}.float()")
-            if tuple(values.shape[2:]) != self.grid.shape:
-                expected = ", ".join(map(str, self.grid.shape))
-                raise UsageError(f"{name} must be (count, channels, {expected}): got {tuple(values.shape)}")
+            if tuple(values.shape[2:]) != grid.shape:
+                expected = ", ".join(map(str, grid.shape))
+                remedy = _remedy(self) if name == "z" else ""
+                raise UsageError(f"{name} must be (count, channels, {expected}): got {tuple(values.shape)}{remedy}")
         sets = len(self.u) if self.grid.counts is None else len(self.grid.counts)
         if sets != len(self.u):
             raise UsageError(f"a ragged grid needs points for each of {len(self.u)} samples: got {sets} sets of them")
@@ -114,7 +125,7 @@ class Samples(Dataset):
                 name: values[chosen.to(values.device) if isinstance(chosen, Tensor) else chosen]
                 for name, values in self.checks.items()
             }
-            return Samples(self.u[chosen], self.z[chosen], self.grid.of_samples(chosen), checks)
+            return Samples(self.u[chosen], self.z[chosen], self.grid.of_samples(chosen), self.query, checks)
         except (TypeError, ValueError, IndexError) as error:
             if isinstance(error, UsageError):
                 raise
@@ -123,7 +134,8 @@ class Samples(Dataset):
     def __repr__(self) -> str:
         inputs, outputs = self.channels
         dtype = str(self.u.dtype).removeprefix("torch.")
-        return f"Samples({len(self)} pairs, {inputs} to {outputs} channels, {dtype}, {self.grid})"
+        grids = f"{self.grid}" if self.query is None else f"{self.grid} to {self.query}"
+        return f"Samples({len(self)} pairs, {inputs} to {outputs} channels, {dtype}, {grids})"
 
     def blocks(self, count: int) -> Iterator[Samples]:
         """All samples in their order, ``count`` at a time."""
@@ -134,14 +146,74 @@ class Samples(Dataset):
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Samples:
         """The same samples on another device or with values in another precision; the grid stays in float64."""
         device = None if device is None else as_device(device)
-        grid = self.grid if device is None else self.grid.to(device)
-        return Samples(self.u.to(device=device, dtype=dtype), self.z.to(device=device, dtype=dtype), grid, self.checks)
+        grid, query = self.grid, self.query
+        if device is not None:
+            grid, query = grid.to(device), None if query is None else query.to(device)
+        u, z = (values.to(device=device, dtype=dtype) for values in (self.u, self.z))
+        return Samples(u, z, grid, query, self.checks)
 
 
 def concatenate(parts: Sequence[Samples]) -> Samples:
-    """All samples of several sets on one grid."""
+    """All samples of several sets on the same grids."""
     checks = {name: torch.cat([part.checks[name] for part in parts]) for name in parts[0].checks}
-    return Samples(torch.cat([p.u for p in parts]), torch.cat([p.z for p in parts]), parts[0].grid, checks)
+    first, u, z = parts[0], torch.cat([p.u for p in parts]), torch.cat([p.z for p in parts])
+    return Samples(u, z, first.grid, first.query, checks)
+
+
+def z_grid(samples: Pairs) -> Grid:
+    """The grid that the outputs are known on."""
+    return samples.grid if samples.query is None else samples.query
+
+
+def larger_grid(samples: Pairs) -> Grid:
+    """The grid of u or that of z, whichever has more points: what an operator's memory grows with."""
+    return max(samples.grid, z_grid(samples), key=lambda grid: prod(grid.shape))
+
+
+def _check_query(grid: Grid, query: Grid) -> None:
+    if query.counts is not None:
+        raise UsageError(f"the query must be the same points for all samples: got {query}; try Grid.scattered(points)")
+    if query.dim != grid.dim:
+        raise UsageError(f"grid and query must have the same dimension: got {grid} and {query}")
+    for k, (lower, upper) in enumerate(grid.bounds):
+        first, last = float(query.points[..., k].min()), float(query.points[..., k].max())
+        slack = 1e-12 * (upper - lower)  # n dt may be rounded past the end
+        if first < lower - slack or last > upper + slack:
+            raise UsageError(
+                f"axis {k} of the query reaches from {first:g} to {last:g}, outside the box [{lower:g}, {upper:g}] of "
+                "the grid; give the grid bounds= that hold both"
+            )
+
+
+def _remedy(samples: Samples) -> str:
+    """What to do about z of another shape than that of its grid."""
+    if samples.query is not None:
+        return ", on the query"
+    return "; where z is on points of its own, give them as query="
+
+
+def joined(parts: Sequence[Samples]) -> Samples:
+    """All samples of several sets, on the grid of the first, or each on its own mesh, as a ragged grid."""
+    first = parts[0].grid
+    if len(parts) == 1 or not first.cells or parts[0].query is not None or all(part.grid is first for part in parts):
+        return parts[0] if len(parts) == 1 else concatenate(parts)
+    grids = [part.grid.of_sample(k) for part in parts for k in range(len(part))]
+    if first.counts is None and all(torch.equal(first.points, one.points) for one in grids):
+        return concatenate(parts)
+    lower, upper = torch.tensor([grid.bounds for grid in grids], dtype=torch.float64).unbind(-1)
+    bounds = list(zip(lower.amin(0).tolist(), upper.amax(0).tolist(), strict=True))
+    cells = [grid.cells[0].corners for grid in grids]
+    grid = Grid.ragged([grid.points for grid in grids], bounds=bounds, cells=cells)
+    u, z = (
+        pad([one for part in parts for one in unpadded(values(part), part.grid)], grid)
+        for values in (lambda part: part.u, lambda part: part.z)
+    )
+    return Samples(u, z, grid)
+
+
+def unpadded(values: Tensor, grid: Grid) -> list[Tensor]:
+    """The functions (channels, *shape), one for each sample."""
+    return list(values.unbind(0)) if grid.counts is None else unpad(values, grid)
 
 
 @dataclass(frozen=True, eq=False)

@@ -374,7 +374,7 @@ def _irregular(asked: _Asked, name: str, meshes: list[list[Grid]]) -> Check:
         at_uniform = asked.error([uniform])
     except _Refused as refusal:
         return Check(name, "skipped" if refusal.politely else "failed", None, None, wanted, str(refusal))
-    if name == "scattered":
+    if name == "scattered" or asked.is_smoothed:  # which on uniform grids takes the modes that it keeps exactly
         limit = SCATTERED_MULTIPLE * max(uniform.shape) * at_uniform
     elif asked.interpolates or asked.explained is None:
         limit = INTERPOLATED_MULTIPLE * at_uniform

@@ -23,17 +23,17 @@ from operformer.checking import checked
 from operformer.domain import Grid, Pairs, Samples
 from operformer.domain.interpolation import interpolate
 from operformer.domain.quadrature import check_values
-from operformer.domain.samples import Moments, check_samples
+from operformer.domain.samples import Moments, check_samples, larger_grid, z_grid
 from operformer.errors import DivergedError, UsageError
 from operformer.evaluation.cautions import warn
 from operformer.evaluation.errors import predict
 from operformer.evaluation.loss import relative_l2
 from operformer.evaluation.prediction import together
 from operformer.operators import Operator
-from operformer.operators.operator import check_takes_functions
+from operformer.operators.operator import applied, check_takes_functions
 from operformer.settings import named
 
-AnyOperator = Callable[[Tensor, Grid], Tensor]
+AnyOperator = Callable[..., Tensor]
 SpreadName = Literal["rms", "constant"]
 SMALLEST = 0.1  # of its root mean square over D: s is not smaller, also where no error was seen
 ROUNDING = 1e-9  # relative; what counts as the same share
@@ -112,7 +112,8 @@ def calibrate(
     max_c |z_c - G_c(u)| / s_c, by the grid's weights.
 
     Args:
-        operator: an operator, or any callable ``operator(u, grid)``.
+        operator: an operator, or any callable ``operator(u, grid)``, or ``operator(u, grid, query)`` for
+            samples with a query.
         samples: samples that were not trained on; for alpha = 0.1 at least 9, and 17 with an "rms" spread.
             Good value: some hundred.
         alpha: the share of new samples that may leave the band. Good value: 0.1.
@@ -126,25 +127,26 @@ def calibrate(
     """
     used = check_request(len(samples), alpha, delta, spread)
     check_samples(samples, "calibration")
-    check_takes_functions(operator)
+    check_takes_functions(operator, samples.query)
     warn(_too_few(len(samples), used, alpha, spread))
     s = _root_mean_square(operator, samples[:used]) if used else _constant(operator, samples)
     scores, errors = [], []
-    for block in samples[used:].blocks(together(samples.grid)):
+    for block in samples[used:].blocks(together(larger_grid(samples))):
         difference, error = _errors(operator, block)
-        scores.append(weighted_quantile(_worst_channel(difference, s), block.grid.weights, 1 - delta).cpu())
+        scores.append(weighted_quantile(_worst_channel(difference, s), z_grid(block).weights, 1 - delta).cpu())
         errors.append(error.cpu())
     factor, bound = (conformal_quantile(torch.cat(found), alpha) for found in (scores, errors))
-    return Calibration(alpha, delta, len(samples) - used, factor, bound, s.cpu(), samples.grid.to("cpu"))
+    return Calibration(alpha, delta, len(samples) - used, factor, bound, s.cpu(), z_grid(samples).to("cpu"))
 
 
 @checked
 def coverage(calibration: Calibration, operator: AnyOperator, samples: Samples) -> Coverage:
     """How often the band and the bound hold on these pairs, whose grid need not be that of the calibration."""
     check_samples(samples, "test")
-    grid, half_width = samples.grid, calibration.half_width(samples.grid)
+    grid = z_grid(samples)
+    half_width = calibration.half_width(grid)
     shares, errors, moments = [], [], Moments(samples.channels[1])
-    for block in samples.blocks(together(grid)):
+    for block in samples.blocks(together(larger_grid(samples))):
         difference, error = _errors(operator, block)
         is_inside = (difference.abs() <= half_width).all(1).double().flatten(1)
         weights = grid.weights.flatten()
@@ -196,7 +198,7 @@ def _errors(operator: AnyOperator, block: Samples) -> tuple[Tensor, Tensor]:
     z = block.z.double()
     if not bool(torch.isfinite(prediction).all()):
         raise DivergedError("the operator's output on a sample is not finite; nothing can be said of its errors")
-    return z - prediction, relative_l2(prediction, z, block.grid)
+    return z - prediction, relative_l2(prediction, z, z_grid(block))
 
 
 @torch.no_grad()
@@ -205,7 +207,7 @@ def _output(operator: AnyOperator, block: Samples) -> Tensor:
         return predict(operator, block)
     if isinstance(operator, nn.Module):
         operator.eval()
-    prediction = operator(block.u, block.grid)
+    prediction = applied(operator, block.u, block)
     if not isinstance(prediction, Tensor) or prediction.shape != block.z.shape:
         raise UsageError(f"the operator must give {tuple(block.z.shape)}, like z: got {named(prediction)}")
     return prediction.to(block.z.device)
@@ -217,9 +219,9 @@ def _worst_channel(difference: Tensor, spread: Tensor) -> Tensor:
 
 def _root_mean_square(operator: AnyOperator, samples: Pairs) -> Tensor:
     """s(x) = (mean (z - G(u))^2 (x))^(1/2), and nowhere less than a tenth of its own root mean square over D."""
-    grid = samples.grid
+    grid = z_grid(samples)
     total = torch.zeros((), dtype=torch.float64)
-    for block in samples.blocks(together(grid)):
+    for block in samples.blocks(together(larger_grid(samples))):
         total = total.to(block.z.device) + _errors(operator, block)[0].square().sum(0)
     square = total / len(samples)
     weights = grid.weights.to(square.device)
@@ -233,9 +235,9 @@ def _constant(operator: AnyOperator, samples: Pairs) -> Tensor:
     """s_c, which makes channels of different units comparable; the band of a single channel does not depend on it."""
     scale = getattr(operator, "output_scale", None)
     values = torch.ones(samples.channels[1]) if scale is None else scale
-    shape = (samples.channels[1], *samples.grid.shape)
-    device = samples.grid.weights.device
-    return values.detach().to(device, torch.float64).reshape(-1, *[1] * samples.grid.n_axes).expand(shape).contiguous()
+    grid = z_grid(samples)
+    shape, device = (samples.channels[1], *grid.shape), grid.weights.device
+    return values.detach().to(device, torch.float64).reshape(-1, *[1] * grid.n_axes).expand(shape).contiguous()
 
 
 def _check_count(count: int, alpha: float) -> None:

@@ -12,19 +12,20 @@ from torch import Tensor, nn
 
 from operformer.checking import checked
 from operformer.domain import Pairs, Samples
-from operformer.domain.samples import check_samples
+from operformer.domain.samples import check_samples, larger_grid, z_grid
 from operformer.errors import DivergedError
 from operformer.evaluation.cautions import rough_gradients, unlike_training, warn
 from operformer.evaluation.face_jumps import FaceJumps, JumpMean
 from operformer.evaluation.loss import LOSSES, LossName, relative_h1, relative_l2
-from operformer.evaluation.pictures import cut
+from operformer.evaluation.pictures import cut, on_one_grid
 from operformer.evaluation.prediction import together
 from operformer.evaluation.spectra import ErrorSpectrum, SpectrumMean
 from operformer.evaluation.standard import Outputs
-from operformer.operators.operator import Operator, check_takes_functions, computes_in
+from operformer.operators.operator import Operator, applied, check_takes_functions, computes_in
 
 OTHER_SET = "(set)"  # ends the label of a set that is not the run's own
 SHOWN = 64  # points along an axis of a picture
+MOST_TRIANGLES = 20_000  # of a mesh in a picture; larger ones are read on as many points as others
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Evaluation:
     label: str  # what kind of grid
     points: int
     errors: tuple[float, ...]  # relative L2, one for each sample
-    median_sample: Curves | Images
-    worst_sample: Curves | Images
+    median_sample: Look
+    worst_sample: Look
     h1_errors: tuple[float, ...] = ()  # relative H1
     spectrum: ErrorSpectrum | None = None
     jumps: FaceJumps | None = None
@@ -120,6 +121,21 @@ class Images:
     prediction: list[list[list[float]]]
 
 
+@dataclass(frozen=True)
+class Triangles:
+    """One sample on a mesh in the plane: points (N, 2), corners (M, 3), and functions as (channels, N)."""
+
+    error: float
+    points: list[list[float]]
+    corners: list[list[int]]
+    u: list[list[float]]
+    z: list[list[float]]
+    prediction: list[list[float]]
+
+
+Look = Curves | Images | Triangles
+
+
 @checked
 def evaluate(
     operator: nn.Module,
@@ -133,7 +149,7 @@ def evaluate(
 
     Args:
         operator: an operator; another library's module inside `operformer.sharing.neuralop.UniformOnly`.
-        samples: test samples, on any grid that the operator takes.
+        samples: test samples, on any grid that the operator takes; errors are those on the query, if they have one.
         label: what tables call the grid.
         is_periodic: whether u and z are periodic, for derivatives and spectra.
         n_patches: the partition whose faces are examined; the operator's own if not given.
@@ -151,7 +167,7 @@ def evaluate(
         True
     """
     check_samples(samples, "test")
-    check_takes_functions(operator)
+    check_takes_functions(operator, samples.query)
     found = predictions(operator, samples)
     done = assess(found, samples, label, is_periodic, n_patches or partition(operator), outputs)
     if isinstance(operator, Operator):
@@ -173,16 +189,18 @@ def assess(
     ``is_periodic`` is said of the functions, which a grid of cells does not know; ``n_patches`` is the partition whose
     faces are looked at.
     """
-    grid = samples.grid
+    grid = z_grid(samples)
     l2, h1, standardised = [], [], []
     spectrum, jumps = SpectrumMean(grid, is_periodic), JumpMean(grid, n_patches)
-    for block, found in zip(samples.blocks(size := together(grid)), prediction.split(size), strict=True):
-        found, z = found.double(), block.z.double()
-        l2.append(relative_l2(found, z, block.grid))
+    for block, found in zip(
+        samples.blocks(size := together(larger_grid(samples))), prediction.split(size), strict=True
+    ):
+        found, z, there = found.double(), block.z.double(), z_grid(block)
+        l2.append(relative_l2(found, z, there))
         if outputs is not None:
-            standardised.append(relative_l2(outputs.standardise(found), outputs.standardise(z), block.grid))
-        if grid.axes is not None:
-            h1.append(relative_h1(found, z, grid))
+            standardised.append(relative_l2(outputs.standardise(found), outputs.standardise(z), there))
+        if grid.has_neighbours:
+            h1.append(relative_h1(found, z, there))
         spectrum.add(found, z)
         jumps.add(found, z)
     errors = _finite(torch.cat(l2).cpu())
@@ -202,7 +220,7 @@ def assess(
 
 def predictions(operator: nn.Module, samples: Samples) -> Tensor:
     """G(u) for all samples, some at a time: (count, channels, *shape)."""
-    return torch.cat([predict(operator, block) for block in samples.blocks(together(samples.grid))])
+    return torch.cat([predict(operator, block) for block in samples.blocks(together(larger_grid(samples)))])
 
 
 def relative_errors(
@@ -210,17 +228,17 @@ def relative_errors(
 ) -> Tensor:
     """||G(u) - z|| / ||z|| for each sample (count,), float64 on the CPU."""
     parts = [
-        LOSSES[norm](predict(operator, batch).double(), batch.z.double(), batch.grid).cpu()
-        for batch in samples.blocks(batch_size or together(samples.grid))
+        LOSSES[norm](predict(operator, batch).double(), batch.z.double(), z_grid(batch)).cpu()
+        for batch in samples.blocks(batch_size or together(larger_grid(samples)))
     ]
     return _finite(torch.cat(parts))
 
 
 @torch.no_grad()
 def predict(operator: nn.Module, samples: Samples) -> Tensor:
-    """G(u) on the samples' grid, in the operator's precision and on its device."""
+    """G(u) where the samples' outputs are known, in the operator's precision and on its device."""
     operator.eval()
-    return operator(samples.u.to(computes_in(operator)), samples.grid).to(samples.z.device)
+    return applied(operator, samples.u.to(computes_in(operator)), samples).to(samples.z.device)
 
 
 def partition(operator: nn.Module) -> tuple[int, ...] | None:
@@ -241,13 +259,17 @@ def _finite(errors: Tensor) -> Tensor:
     return errors
 
 
-def _look(prediction: Tensor, samples: Samples, index: int, errors: Tensor) -> Curves | Images:
-    one, error = samples[index : index + 1].to("cpu"), float(errors[index])
+def _look(prediction: Tensor, samples: Samples, index: int, errors: Tensor) -> Look:
+    one, error = on_one_grid(samples[index : index + 1].to("cpu")), float(errors[index])
     most = SHOWN if one.grid.dim > 1 else prod(one.grid.shape)
     values = [one.u[0], one.z[0], prediction[index].cpu()]
     if one.grid.counts is not None:
         values = [value[:, : one.grid.counts[0]] for value in values]
-    axes, functions = cut(values, one.grid.of_sample(0), most)
+    grid = one.grid.of_sample(0)
+    if grid.cells and grid.dim == 2 and len(grid.cells[0].corners) <= MOST_TRIANGLES:
+        mesh = grid.points.tolist(), grid.cells[0].corners.tolist()
+        return Triangles(error, *mesh, *(value.tolist() for value in values))
+    axes, functions = cut(values, grid, most)
     u, z, found = (values.tolist() for values in functions)
     if len(axes) == 1:
         return Curves(error, axes[0].tolist(), u, z, found)

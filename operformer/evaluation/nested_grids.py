@@ -45,11 +45,16 @@ class NestedGrids:
         return Grid.uniform([n + (self.kind == "nodes") for n in intervals], self.bounds, self.kind)
 
     def graded(self, level: int, grading: float) -> Grid:
-        """As many points as `uniform`, rectilinear, dense at the lower ends: x = s - a s (1 - s), a the grading."""
-        axes = []
+        """As many points as `uniform`, rectilinear, dense at the lower ends: x = s - a s (1 - s), a the grading.
+
+        They are rounded to the grid that is four times finer. So steps vary as much on every level, and what differs
+        between levels is their size alone.
+        """
+        axes, every = [], max(1, 2 ** (self.doublings - 2 - level))
         for count, axis in zip(self.uniform(level).shape, self.finest.axes or (), strict=True):
             s = torch.linspace(0, 1, count, dtype=torch.float64)
-            axes.append(axis[torch.unique((grade(s, grading) * (len(axis) - 1)).round().long())])
+            coarse = axis[::every]
+            axes.append(coarse[torch.unique((grade(s, grading) * (len(coarse) - 1)).round().long())])
         return Grid.rectilinear(*axes, bounds=self.finest.bounds)
 
     def scattered(self, level: int, generator: torch.Generator) -> Grid:

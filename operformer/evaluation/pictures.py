@@ -7,8 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from operformer.domain import Grid
+from operformer.domain import Grid, Samples
 from operformer.domain.interpolation import interpolate
+from operformer.domain.reading import beyond
+
+
+def on_one_grid(samples: Samples) -> Samples:
+    """The samples with u read at the points of z, piecewise linear, as pictures show both."""
+    if samples.query is None:
+        return samples
+    return Samples(interpolate(samples.u, samples.grid, samples.query), samples.z, samples.query)
 
 
 def cut(functions: Sequence[Tensor], grid: Grid, most: int) -> tuple[list[Tensor], list[Tensor]]:
@@ -28,6 +36,17 @@ def cut(functions: Sequence[Tensor], grid: Grid, most: int) -> tuple[list[Tensor
     for k, chosen in enumerate(kept):
         functions = [values.index_select(k - len(kept), chosen.to(values.device)) for values in functions]
     return [axis[chosen] for axis, chosen in zip(axes, kept, strict=False)], list(functions)
+
+
+def masked(functions: Sequence[Tensor], axes: Sequence[Tensor], grid: Grid) -> list[Tensor]:
+    """Pictures (count, c, n, m) of functions on a mesh, NaN where they lie outside of it; others as they are."""
+    if not grid.cells or len(axes) != 2:
+        return list(functions)
+    points = torch.cartesian_prod(*axes)
+    if grid.dim == 3:
+        points = torch.cat([points, points.new_full((len(points), 1), sum(grid.bounds[2]) / 2)], -1)
+    outside = beyond(grid, Grid.scattered(points, bounds=grid.bounds)).unflatten(-1, (len(axes[0]), len(axes[1])))
+    return [values.masked_fill(outside, torch.nan) for values in functions]
 
 
 def _raster(functions: Sequence[Tensor], grid: Grid, most: int) -> tuple[list[Tensor], list[Tensor]]:

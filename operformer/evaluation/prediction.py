@@ -18,7 +18,9 @@ from operformer.domain.samples import pad
 from operformer.errors import DataError, DivergedError, UsageError
 from operformer.evaluation.cautions import unlike_training, warn
 from operformer.operators import Operator
+from operformer.operators.operator import check_takes_functions
 
+RAGGED = 16  # times as much for samples on points of their own, each of which may need matrices of its own
 POINTS = 2**17  # of the samples that an operator is given at once: 0.5 GiB at width 128, and faster than more on a CPU
 
 
@@ -59,7 +61,7 @@ def predict(
     if resolution is not None and query is not None:
         raise UsageError("resolution and query both say where the output is wanted; give one of them")
     there = query if resolution is None else uniform_like(grid, resolution)
-    size = max(1, POINTS // max(prod(grid.shape), 0 if there is None else prod(there.shape)))
+    size = min(together(grid), POINTS if there is None else together(there))
     if grid.counts is not None and not operator.is_pointwise:
         size = 1
     inputs, outputs = [], []
@@ -85,9 +87,7 @@ def _outside(grid: Grid, there: Grid | None, domain: Grid | None) -> Tensor | No
         return beyond(domain, there or grid) if domain.kind == "scattered" else None
     if there is None or grid.axes is not None:
         return None
-    if grid.counts is None:
-        return beyond(grid, there)
-    return torch.stack([beyond(grid.of_sample(k), there) for k in range(len(grid.counts))]).unsqueeze(1)
+    return beyond(grid, there)
 
 
 def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:
@@ -102,7 +102,7 @@ def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:
 
 def together(grid: Grid) -> int:
     """How many samples on a grid an operator is given at once."""
-    return max(1, POINTS // prod(grid.shape))
+    return max(1, POINTS // (prod(grid.shape) * (1 if grid.counts is None else RAGGED)))
 
 
 @torch.no_grad()
@@ -149,6 +149,7 @@ def _checked_grid(operator: Operator, u: Tensor, grid: Grid | None) -> Grid:
 def check_fits(operator: Operator, pairs: Pairs) -> None:
     """Refuse samples whose channels or domain are not the operator's."""
     wanted = operator.in_channels, operator.out_channels
+    check_takes_functions(operator, pairs.query)
     if pairs.channels != wanted or pairs.grid.dim != operator.dim:
         found = f"{pairs.channels[0]} to {pairs.channels[1]} channels in dimension {pairs.grid.dim}"
         own = f"{wanted[0]} to {wanted[1]} channels in dimension {operator.dim}"

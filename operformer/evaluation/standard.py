@@ -13,7 +13,7 @@ from torch import Tensor
 
 from operformer.domain import Pairs
 from operformer.domain.dataset import BLOCK
-from operformer.domain.samples import Moments
+from operformer.domain.samples import Moments, z_grid
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Outputs:
 
     @classmethod
     def of(cls, samples: Pairs) -> Outputs:
-        """Those of samples, by the weights of their grid."""
+        """Those of samples, by the weights of the grid they are known on."""
         found = Moments(samples.channels[1])
         for block in samples.blocks(BLOCK):
-            found.add(block.z, block.grid)
+            found.add(block.z, z_grid(block))
         deviation = torch.where(found.std > 1e-12 * found.mean.abs(), found.std, 1.0)
         return cls(tuple(found.mean.tolist()), tuple(deviation.tolist()))
 

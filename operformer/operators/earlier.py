@@ -35,9 +35,15 @@ def today(name: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any], 
     if name == "FANO" and isinstance(patches, list | tuple) and set(patches) == {1}:
         name, modes = "SpectralOperator", values.get("n_modes")
         values["n_modes"] = [modes] * len(patches) if isinstance(modes, int) else modes
-        del values["n_patches"]
-        values.pop("n_heads", None)
+        for patched in ("n_patches", "n_heads", "overlap"):
+            values.pop(patched, None)
     return name, values, wrappers
+
+
+def with_hard_patches(name: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a file; where it has no overlap, it was written when patches ended at their faces."""
+    is_patched = name in ("FANO", "ViTNO") and "overlap" not in settings
+    return {**settings, "overlap": 0.0} if is_patched else dict(settings)
 
 
 def today_names(weights: Mapping[str, T], wrappers: int) -> dict[str, T]:

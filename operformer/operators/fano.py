@@ -32,8 +32,8 @@ class FANO(ModalOperator):
             `Smoothing("dirichlet")`; a tuple holds several, None none.
         waves: sines and cosines of the position along each axis that the lift sees. Good values: 0 (the paper), 8.
         overlap: how far patches reach into their neighbours on each side, as a part of a patch's side. What they
-            compute is blended smoothly, so the output does not jump between them. Good values: 0 (the paper), 0.25;
-            `Overlap(0.25, "periodic")` on a torus.
+            compute is blended smoothly, so the output does not jump between them. 0 is the paper's;
+            `Overlap(0.25, "periodic")` is for a torus.
 
     Example:
         >>> operator = FANO(n_patches=(2, 2), n_modes=4, in_channels=1, out_channels=1, hidden_channels=16)
@@ -55,7 +55,7 @@ class FANO(ModalOperator):
         basis: AnyBasis | str = "fourier",
         last: Last = None,
         waves: int = 0,
-        overlap: GivenOverlap = 0.0,
+        overlap: GivenOverlap = 0.25,
     ) -> None:
         patches = check_patches(n_patches)
         if prod(patches) == 1:

@@ -188,6 +188,8 @@ class SmoothingLayer(nn.Module):
         return patches, transform, self._factors(basis, n_modes, grid, z.device).to(z.dtype).unsqueeze(-1)
 
     def _n_modes(self, grid: Grid) -> tuple[int, ...]:
+        if grid.counts is not None:
+            raise UsageError(f"smoothing keeps the modes of one grid: got {grid}; give each sample alone, or no last")
         if grid.axes is None:
             # Half as many as points along an axis: where points lie at random, more would be noise.
             per_axis = [max(2, round(grid.shape[0] ** (1 / grid.dim) / 2))] * grid.dim

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from operformer.checking import checked
 from operformer.domain import Grid
 from operformer.domain.box import Bounds
-from operformer.domain.samples import is_point
+from operformer.domain.samples import Samples, is_point
 from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
 from operformer.memory import require_memory
@@ -201,7 +201,7 @@ class Operator(nn.Module, ABC):
         if grid is not None and grid.dim != self.dim:
             raise UsageError(f"the grid must have dimension {self.dim}, the operator's dim: got {grid}")
         if grid is not None and grid.counts is not None and not self.is_pointwise:
-            remedy = "give each sample alone, on grid.of_sample(k), or use a TNO"
+            remedy = "give each sample alone, on grid.of_sample(k), or use a TNO or a SpectralOperator"
             raise UsageError(f"{self.kind} takes samples of one grid: got {grid}; {remedy}")
         if u.layout != torch.strided:
             raise UsageError(f"u must be a dense tensor: got {u.layout}; try u.to_dense()")
@@ -269,15 +269,29 @@ def _name(t: Tensor) -> str:
     return f"{str(t.dtype).removeprefix('torch.')} on {t.device}"
 
 
-def check_takes_functions(operator: Any) -> None:
-    """Refuse a module or function that cannot be called with (u, grid)."""
+def applied(operator: Callable[..., Tensor], u: Tensor, samples: Samples) -> Tensor:
+    """G(u) where the outputs of the samples are known. Only a query makes it a third argument."""
+    query = samples.query
+    return operator(u, samples.grid) if query is None else operator(u, samples.grid, query)
+
+
+def check_takes_functions(operator: Any, query: Grid | None = None) -> None:
+    """Refuse a module or function that cannot be called with (u, grid), or with a query where there is one."""
+    if query is not None and isinstance(operator, Operator) and not operator.takes_query:
+        raise UsageError(
+            f"{operator.kind} gives z on the grid of u, and the samples know z on {query}; use Resampled(operator)"
+        )
     try:
         form = signature(operator.forward if isinstance(operator, nn.Module) else operator)
     except (TypeError, ValueError):  # some of C's say nothing of their arguments
         return
     try:
-        form.bind(None, None)
+        form.bind(None, None, *[None] * (query is not None))
     except TypeError:
+        if query is not None:
+            raise UsageError(
+                f"z is known on {query}, so an operator is called with (u, grid, query): got {named(operator)}"
+            ) from None
         raise UsageError(
             f"an operator is called with (u, grid): got {named(operator)}; another library's module needs "
             "operformer.sharing.neuralop.UniformOnly around it"

@@ -21,7 +21,7 @@ from operformer.errors import DataError, OperformerWarning, ResourceError, Usage
 from operformer.files import check_file, read_bytes, read_json
 from operformer.operators.baselines import AFNO, FNO, GalerkinTransformer
 from operformer.operators.codomain import CodomainNO
-from operformer.operators.earlier import today, today_names
+from operformer.operators.earlier import today, today_names, with_hard_patches
 from operformer.operators.fano import FANO
 from operformer.operators.operator import Operator
 from operformer.operators.spectral import SpectralOperator
@@ -187,7 +187,8 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _build(config: dict[str, Any], path: Path) -> Operator:
     try:
-        described = {"wrappers": config.get("wrappers", ()), **config["settings"], "name": config.get("operator")}
+        settings = with_hard_patches(config.get("operator"), config["settings"])
+        described = {"wrappers": config.get("wrappers", ()), **settings, "name": config.get("operator")}
         return make_operator(described, "settings")
     except ResourceError:  # a package that is not installed is not the file's fault
         raise

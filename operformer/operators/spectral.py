@@ -39,6 +39,8 @@ class SpectralOperator(ModalOperator):
         torch.Size([3, 1, 32, 32])
     """
 
+    is_pointwise = True  # between integrals, each of which is over one sample's own points
+
     def __init__(
         self,
         n_modes: Sequence[int],

@@ -42,7 +42,7 @@ class ViTNO(PatchedOperator):
         basis: of the lift, as in `FANO`; not isotropic.
         last: last layers on all of D, as in `FANO`. 64 is the paper's.
         waves: sines and cosines of the position along each axis that the lift sees. Good values: 0 (the paper), 8.
-        overlap: how far patches reach into their neighbours, as in `FANO`. Good values: 0 (the paper), 0.25.
+        overlap: how far patches reach into their neighbours, as in `FANO`. 0 is the paper's.
 
     Example:
         >>> operator = ViTNO(n_patches=(2, 2), n_modes=4, in_channels=1, out_channels=1, hidden_channels=16)
@@ -64,7 +64,7 @@ class ViTNO(PatchedOperator):
         basis: AnyBasis | str = "fourier",
         last: Last = None,
         waves: int = 0,
-        overlap: GivenOverlap = 0.0,
+        overlap: GivenOverlap = 0.25,
     ) -> None:
         patches = check_patches(n_patches)
         super().__init__(len(patches), in_channels, out_channels, hidden_channels, n_layers)

@@ -119,6 +119,8 @@ class Increment(Wrapper):
 class Resampled(Wrapper):
     """G on any grid: where G does not take the grid, u is interpolated to the nearest one it takes, and z back.
 
+    The same makes an operator read at any query that gives z on the grid of u alone, such as an FNO.
+
     Args:
         operator: G, such as a ViTNO, whose patches need the same points, or an FNO, which needs a uniform grid.
     """
@@ -130,13 +132,23 @@ class Resampled(Wrapper):
     def forward(self, u: Tensor, grid: Grid | None = None, query: Grid | None = None) -> Tensor:
         """z on the points of the grid, or on those of the query."""
         grid = self._checked(u, grid)
-        if self.operator.takes(grid):
+        if query is not None and not self.operator.takes_query:
+            if self.operator.takes(query):
+                return self.operator(interpolate(u, grid, query), query)
+            if self.operator.takes(grid):
+                return interpolate(self.operator(u, grid), grid, query)
+        elif self.operator.takes(grid):
             return self.operator(u, grid, query)
         there = self._per_grid.get(grid, u.device, lambda: self.operator.nearest(grid).to(u.device))
         moved = interpolate(u, grid, there)
-        if query is not None:
+        if query is not None and self.operator.takes_query:
             return self.operator(moved, there, query)
-        return interpolate(self.operator(moved, there), there, grid)
+        return interpolate(self.operator(moved, there), there, query or grid)
+
+    @property
+    def takes_query(self) -> bool:  # type: ignore[override]
+        """Every query."""
+        return True
 
     def takes(self, grid: Grid) -> bool:
         """Every grid."""

@@ -104,7 +104,7 @@ class Darcy(Problem):
         solved_on = grid if is_solved else Grid.uniform((self.read_from or self.fine,) * 2).to(grid.points.device)
         a = self._transform(self.measure.read(g, solved_on))
         z, residuals = solve_darcy(a, torch.ones(solved_on.shape), solved_on)
-        solved = Samples(a.unsqueeze(1), z.unsqueeze(1), solved_on, {"residual": residuals.cpu()})
+        solved = Samples(a.unsqueeze(1), z.unsqueeze(1), solved_on, checks={"residual": residuals.cpu()})
         return solved if is_solved else self._transfer(solved, grid, g)
 
     def _read(self, solved: Samples, grid: Grid, draws: Sequence[np.random.Generator]) -> Samples:
@@ -114,7 +114,7 @@ class Darcy(Problem):
         """Solutions interpolated on another grid, and there the coefficients that the fields g are, exactly."""
         a = self._transform(self.measure.read(g, grid))
         z = interpolate(solved.z[:, 0], solved.grid, grid)
-        return Samples(a.unsqueeze(1), z.unsqueeze(1), grid, solved.checks)
+        return Samples(a.unsqueeze(1), z.unsqueeze(1), grid, checks=solved.checks)
 
     def _transform(self, g: Tensor) -> Tensor:
         return g.exp() if self.coefficient == "lognormal" else torch.where(g >= 0, 12.0, 3.0).to(g)

@@ -134,7 +134,7 @@ class Kolmogorov(Problem):
             equation.read(equation.spectrum(values.flatten(0, 1)), grid).unflatten(0, values.shape[:2])
             for values in (solved.u, solved.z)
         )
-        return Samples(u, z, grid, solved.checks)
+        return Samples(u, z, grid, checks=solved.checks)
 
     def _solve(self, draws: Sequence[np.random.Generator], grid: Grid) -> Samples:
         equation = self.equation
@@ -151,4 +151,4 @@ class Kolmogorov(Problem):
                 f"the flow is not resolved by {self.n_modes} modes: its outermost wave numbers reach "
                 f"{float(tail.max()):.1e} of the largest, more than {TAIL:g}; set n_modes higher and step lower"
             )
-        return Samples(read[0].unsqueeze(1), torch.stack(read[1:], dim=1), grid, {"tail": tail})
+        return Samples(read[0].unsqueeze(1), torch.stack(read[1:], dim=1), grid, checks={"tail": tail})

@@ -12,7 +12,7 @@ from math import gcd
 import torch
 from torch import Tensor
 
-from operformer.domain import Grid, Samples
+from operformer.domain import Grid, Pairs, Samples
 from operformer.errors import UsageError
 
 
@@ -82,15 +82,18 @@ def moved(samples: Samples, symmetries: Sequence[Symmetry], uniform: Tensor) -> 
     """Samples moved by a power of each symmetry in turn, chosen by uniform numbers (symmetries, count) in [0, 1)."""
     u, z, grid = samples.u, samples.z, samples.grid
     for symmetry, draws in zip(symmetries, uniform, strict=True):
-        check_symmetry(symmetry, grid)
+        check_symmetry(symmetry, samples)
         powers = symmetry.powers(grid, draws).to(u.device)
         u = symmetry.move(u, grid, powers, symmetry.u_signs)
         z = symmetry.move(z, grid, powers, symmetry.z_signs)
     return Samples(u, z, grid)
 
 
-def check_symmetry(symmetry: Symmetry, grid: Grid) -> None:
-    """Refuse a grid whose points the symmetry does not permute."""
+def check_symmetry(symmetry: Symmetry, samples: Pairs) -> None:
+    """Refuse samples whose points the symmetry does not permute."""
+    grid = samples.grid
+    if samples.query is not None:
+        raise UsageError("symmetries move u and z on one grid: got samples with a query; set training.augment to false")
     moves = symmetry.flipped or symmetry.transposed or symmetry.shifted is not None
     if moves and grid.kind not in ("nodes", "cells", "periodic"):
         raise UsageError(f"symmetries that move D need a uniform grid: got {grid}; set training.augment to false")

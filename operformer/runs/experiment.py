@@ -16,7 +16,7 @@ from operformer.data.store import Imported
 from operformer.errors import DataError, OperformerError, ResourceError, UsageError
 from operformer.files import LARGEST_TEXT, read_bytes, read_json
 from operformer.operators import Operator, load
-from operformer.operators.earlier import today
+from operformer.operators.earlier import today, with_hard_patches
 from operformer.operators.pretrained import OPERATORS, make_operator
 from operformer.problems import LAWS, PROBLEMS, Problem, describe, problem_of
 from operformer.problems.problem import check_seed
@@ -74,6 +74,11 @@ class Experiment:
     training: Training = field(default_factory=Training)
     start: str = ""
 
+    def __post_init__(self) -> None:
+        known = signature(OPERATORS[self.operator["name"]]).parameters if self.operator.get("name") in OPERATORS else {}
+        if "overlap" in known and "overlap" not in self.operator:  # said in files, since files without it mean none
+            object.__setattr__(self, "operator", {**self.operator, "overlap": known["overlap"].default})
+
     def make_operator(self) -> Operator:
         """A fresh operator; its first weights follow from the training's seed."""
         problem, dim = self.problem, len(self.problem.bounds)
@@ -128,6 +133,14 @@ def parse(mapping: Mapping[str, Any]) -> Experiment:
     _check_operator(experiment)
     _check_resolutions(experiment)
     return experiment
+
+
+def parse_stored(mapping: Any) -> Experiment:
+    """The experiment that the file of a run or of a record holds."""
+    if isinstance(mapping, Mapping) and isinstance(mapping.get("operator"), Mapping):
+        operator = mapping["operator"]
+        mapping = {**mapping, "operator": with_hard_patches(operator.get("name"), operator)}
+    return parse(mapping)
 
 
 def _operator(given: Mapping[str, Any]) -> dict[str, Any]:

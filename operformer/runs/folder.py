@@ -22,7 +22,7 @@ from operformer.evaluation.standard import Outputs
 from operformer.files import read_json, remove, write_json
 from operformer.operators import Operator
 from operformer.operators.pretrained import check_weights, load_hashed, weights_hash
-from operformer.runs.experiment import Experiment, parse
+from operformer.runs.experiment import Experiment, parse_stored
 from operformer.runs.provenance import note_seconds, read_provenance, read_seconds, write_provenance
 from operformer.runs.records import (
     read_calibration,
@@ -101,7 +101,7 @@ def read_experiment(folder: Path) -> Experiment:
     if not (folder / "experiment.json").is_file():
         raise DataError(f"{folder} holds no run; train one with: operformer train EXPERIMENT --out {folder}")
     try:
-        return parse(read_json(folder / "experiment.json"))
+        return parse_stored(read_json(folder / "experiment.json"))
     except UsageError as error:
         raise DataError(f"{folder / 'experiment.json'}: {error}") from None
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from operformer.data.array_files import open_npz
 from operformer.domain import Samples
 from operformer.errors import DataError
-from operformer.evaluation.pictures import cut
+from operformer.evaluation.pictures import cut, masked, on_one_grid
 from operformer.files import check_file, write_bytes
 from operformer.text import shown
 
@@ -33,7 +33,8 @@ _LABEL = re.compile(r"[\w.-]{1,40}", re.ASCII)
 class Shown:
     """Samples on one grid: axes x (n,) and y (m,), None for curves; u, z and prediction (count, channels, n[, m]).
 
-    ``errors`` (count,) are relative L2, on all points of the grid; ``index`` (count,) counts the test samples from 0.
+    Outside of a mesh u, z and prediction are NaN. ``errors`` (count,) are relative L2, on all points of the grid;
+    ``index`` (count,) counts the test samples from 0.
     """
 
     x: np.ndarray
@@ -64,10 +65,10 @@ class Gallery(Mapping[str, Shown]):
 
 def show(prediction: Tensor, samples: Samples, errors: Tensor) -> Shown:
     """The first samples: predictions (count, channels, *shape) beside the pairs, and their errors (count,)."""
-    first = samples[:SAMPLES].to("cpu")
+    first = on_one_grid(samples[:SAMPLES].to("cpu"))
     most = MOST[min(first.grid.dim, 2)]
     axes, functions = cut([first.u, first.z, prediction[:SAMPLES].cpu()], first.grid, most)
-    u, z, found = (values.float().numpy() for values in functions)
+    u, z, found = (values.float().numpy() for values in masked(functions, axes, first.grid))
     x, y = (axes[0].float().numpy(), axes[1].float().numpy() if len(axes) > 1 else None)
     return Shown(x, y, u, z, found, errors[:SAMPLES].cpu().float().numpy(), np.arange(len(first), dtype=np.int64))
 
@@ -119,7 +120,9 @@ def _shown(label: str, arrays: Mapping[str, np.ndarray]) -> Shown:
     for name, values in found.items():
         fits = values.shape == (shapes[name] if name in shapes else (count, *values.shape[1:2], *points))
         kind = np.int64 if name == "index" else np.float32
-        if not fits or values.dtype != kind or not values.size or not np.isfinite(values).all():
+        may_be_nan = n_axes == 2 and name in ("u", "z", "prediction")  # outside of a mesh
+        are_numbers = not (np.isinf(values).any() if may_be_nan else ~np.isfinite(values)).any()
+        if not fits or values.dtype != kind or not values.size or not are_numbers:
             raise DataError(f"{label}/{name} has another shape or type than it should, or values that are not finite")
     if max(points) > MOST[n_axes] or found["z"].shape != found["prediction"].shape:
         raise DataError(f"{label} has more points than a gallery, or as many outputs as it has no predictions for")

@@ -16,7 +16,7 @@ import torch
 from operformer.domain import Grid
 from operformer.errors import DataError, UsageError
 from operformer.evaluation.conformal import Calibration, Coverage
-from operformer.evaluation.errors import Curves, Evaluation, Images
+from operformer.evaluation.errors import Curves, Evaluation, Images, Look, Triangles
 from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
 from operformer.evaluation.rollout import Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
@@ -145,16 +145,28 @@ def jumps_of(values: Mapping[str, Any]) -> FaceJumps:
     return construct(FaceJumps, {"n_patches": _complete(FaceJumps, values)["n_patches"]}, "jumps", along=along)
 
 
-def look_of(values: Mapping[str, Any]) -> Curves | Images:
-    """The sample that plain values describe; its functions live on its axes."""
-    kind = Images if "y" in values else Curves
+def look_of(values: Mapping[str, Any]) -> Look:
+    """The sample that plain values describe; its functions live on its axes, or on the points of its mesh."""
+    kind = Triangles if "corners" in values else Images if "y" in values else Curves
     look = kind(**_complete(kind, values))
-    axes = [look.x, look.y] if isinstance(look, Images) else [look.x]
-    points = tuple(_numbers(axis).size for axis in axes)
+    if isinstance(look, Triangles):
+        points = _checked_mesh(look)
+    else:
+        axes = [look.x, look.y] if isinstance(look, Images) else [look.x]
+        points = tuple(_numbers(axis).size for axis in axes)
     for functions in (look.u, look.z, look.prediction):
         if _numbers(functions).shape[1:] != points:
             raise ValueError("a sample's functions do not live on its axes")
     return replace(look, error=float(look.error))
+
+
+def _checked_mesh(look: Triangles) -> tuple[int, ...]:
+    """How many points a mesh in the plane has, which its triangles lie between."""
+    points, corners = _numbers(look.points), _numbers(look.corners)
+    is_mesh = points.ndim == corners.ndim == 2 and (points.shape[1], corners.shape[1]) == (2, 3)
+    if not is_mesh or corners.dtype.kind != "i" or corners.min() < 0 or corners.max() >= len(points):
+        raise ValueError("a sample's mesh is none")
+    return (len(points),)
 
 
 def _numbers(values: Any) -> np.ndarray:

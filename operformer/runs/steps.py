@@ -271,8 +271,9 @@ def test_pairs(experiment: Experiment, grids: Sequence[Grid], device: torch.devi
 
 
 def _restricted(samples: Samples, grid: Grid) -> Samples:
-    """Pairs of an imported set on its own grid, or on one of those nested in it."""
+    """Pairs of an imported set on its own grid, or on one of those nested in it; a query stays as it is."""
     if grid.shape == samples.grid.shape:
         return samples
-    u, z = (restrict(values, samples.grid, grid) for values in (samples.u, samples.z))
-    return Samples(u, z, grid)
+    u = restrict(samples.u, samples.grid, grid)
+    z = restrict(samples.z, samples.grid, grid) if samples.query is None else samples.z
+    return Samples(u, z, grid, samples.query)

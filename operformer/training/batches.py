@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 
 from operformer.domain import Pairs, Samples
+from operformer.domain.samples import larger_grid, z_grid
 from operformer.errors import UsageError
 from operformer.problems import Symmetry
 from operformer.problems.symmetry import moved
@@ -85,7 +87,7 @@ def batch_sizes(finest: int, levels: Sequence[Pairs], batches: BatchName = "poin
     """As many points in a batch of each resolution as ``finest`` pairs of the last one have, or as many pairs."""
     if batches == "pairs":
         return (finest,) * len(levels)
-    points = [prod(pairs.grid.shape) for pairs in levels]
+    points = [prod(larger_grid(pairs).shape) for pairs in levels]
     return tuple(max(1, round(finest * points[-1] / n)) for n in points)
 
 
@@ -131,7 +133,8 @@ def resident(pairs: Pairs, device: torch.device, dtype: torch.dtype) -> Pairs:
     if device.type == "cpu":
         return pairs.to(device, dtype) if isinstance(pairs, Samples) else pairs
     free, _ = torch.cuda.mem_get_info(device)
-    if dtype.itemsize * len(pairs) * sum(pairs.channels) * prod(pairs.grid.shape) > FITS * free:
+    points = [prod(grid.shape) for grid in (pairs.grid, z_grid(pairs))]
+    if dtype.itemsize * len(pairs) * sum(map(mul, pairs.channels, points)) > FITS * free:
         return pairs
     whole = pairs if isinstance(pairs, Samples) else pairs[torch.arange(len(pairs))]
     # Checks stay on the CPU, and choosing from them would wait for an index that is on the GPU.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from operformer.domain import Grid, Samples, h1_norm, l2_norm
+from operformer.domain.samples import z_grid
 from operformer.evaluation.spectra import choose_transform, coefficients
 
 LEFT_OUT = 1e-3  # what lies beyond the waves that are counted, as a part of the function's norm
@@ -18,7 +19,7 @@ STEEP = 300.0  # H1 over L2 norm, from which on the H1 norm sees slopes alone
 
 @dataclass(frozen=True)
 class Features:
-    """What was measured on some samples.
+    """What was measured on some samples, whose inputs are known on ``grid``.
 
     ``half_waves`` are those along an axis that hold z but for a thousandth of its norm, the most of all axes; None
     where points are not equispaced.
@@ -35,17 +36,18 @@ class Features:
 
 def measure(samples: Samples) -> Features:
     """The features of some samples; a few dozen are enough."""
-    grid, u, z = samples.grid, samples.u.double(), samples.z.double()
+    grid, u, z = z_grid(samples), samples.u.double(), samples.z.double()
     is_zero = _is_zero_at_boundary(z, grid)
-    is_periodic = grid.kind == "periodic" or (not is_zero and _is_periodic(torch.cat([u, z], 1), grid))
+    goes_on = not is_zero and _is_periodic(u, samples.grid) and _is_periodic(z, grid)
+    is_periodic = {grid.kind, samples.grid.kind} == {"periodic"} or goes_on
     return Features(
-        grid=grid,
+        grid=samples.grid,
         channels=samples.channels,
         is_periodic=is_periodic,
         is_zero_at_boundary=is_zero,
-        is_flow=_is_flow(u, z),
+        is_flow=samples.query is None and _is_flow(u, z),
         half_waves=_half_waves(z, grid, is_periodic),
-        has_slopes=grid.axes is not None and bool((h1_norm(z, grid) < STEEP * l2_norm(z, grid)).all()),
+        has_slopes=grid.has_neighbours and bool((h1_norm(z, grid) < STEEP * l2_norm(z, grid)).all()),
     )
 
 

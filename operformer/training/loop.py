@@ -21,7 +21,7 @@ from torch import Tensor
 
 from operformer.checking import checked
 from operformer.domain import Pairs, Samples
-from operformer.domain.samples import check_samples
+from operformer.domain.samples import check_samples, larger_grid
 from operformer.errors import DivergedError, ResourceError, UsageError
 from operformer.evaluation.cautions import few_samples, modes_beyond, warn
 from operformer.evaluation.errors import relative_errors
@@ -373,7 +373,7 @@ def _check_fit(levels: tuple[Pairs, ...], settings: Training, symmetries: tuple[
         raise UsageError("training.augment is true, but the problem names no symmetries; set it to false")
     for symmetry in symmetries if settings.augment else ():
         for level in levels:
-            check_symmetry(symmetry, level.grid)
+            check_symmetry(symmetry, level)
 
 
 def _reseed(job: _Job, epoch: int, batch: int) -> None:
@@ -384,8 +384,8 @@ def _reseed(job: _Job, epoch: int, batch: int) -> None:
 
 def _diverged(epoch: int, batch: int, plan: Plan, samples: Samples) -> DivergedError:
     step = sum(len(plan.levels(before)) for before in range(epoch)) + batch + 1
+    points = math.prod(larger_grid(samples).shape)
     return DivergedError(
         f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {batch + 1} (update {step}, "
-        f"{math.prod(samples.grid.shape)} points); checkpoints before it are good: lower training.learning_rate and "
-        "train into a new folder"
+        f"{points} points); checkpoints before it are good: lower training.learning_rate and train into a new folder"
     )

@@ -6,15 +6,18 @@ import torch
 
 from operformer.domain import Pairs
 from operformer.domain.dataset import BLOCK
-from operformer.domain.samples import Moments
+from operformer.domain.interpolation import interpolate
+from operformer.domain.samples import Moments, z_grid
 from operformer.errors import UsageError
 from operformer.operators import Operator
+from operformer.operators.operator import check_takes_functions
 
 
 def check_channels(operator: Operator, samples: Pairs, kind: str) -> None:
     """Refuse pairs that the operator does not map to each other; broadcasting would hide it."""
     if samples.grid.dim != operator.dim:
         raise UsageError(f"the operator has dimension {operator.dim}: got {kind} samples on {samples.grid}")
+    check_takes_functions(operator, samples.query)
     given = samples.channels
     if given != (operator.in_channels, operator.out_channels):
         expected = f"{operator.in_channels} to {operator.out_channels}"
@@ -38,7 +41,8 @@ def fit_normalisation(operator: Operator, train: Pairs) -> None:
     u, z = (Moments(channels) for channels in train.channels)
     for block in train.blocks(BLOCK):
         u.add(block.u, block.grid)
-        z.add(block.z - block.u if operator.adds_input else block.z, block.grid)
+        there = block.u if block.query is None else interpolate(block.u, block.grid, block.query)
+        z.add(block.z - there if operator.adds_input else block.z, z_grid(block))
     output = (torch.zeros_like(z.mean), z.root_mean_square) if operator.is_zero_at_boundary else (z.mean, z.std)
     for (found_mean, deviation), mean, scale in (
         ((u.mean, u.std), operator.input_mean, operator.input_scale),

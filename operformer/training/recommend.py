@@ -12,11 +12,12 @@ import torch
 
 from operformer.checking import checked
 from operformer.domain import Pairs, Samples
-from operformer.domain.samples import check_samples
+from operformer.domain.samples import check_samples, z_grid
 from operformer.errors import UsageError
 from operformer.evaluation.errors import relative_errors
 from operformer.evaluation.loss import LOSSES
 from operformer.operators import Operator
+from operformer.operators.operator import applied
 from operformer.operators.pretrained import make_operator
 from operformer.settings import construct
 from operformer.training.candidates import AUTO, candidates, check_recipe, common_settings, recipe_of, winner
@@ -152,7 +153,7 @@ def _race(
     while len(times) < updates:
         for chosen in torch.randperm(len(train), generator=order).split(how.batch_size)[: updates - len(times)]:
             began, batch = clock(), train[chosen]
-            loss = LOSSES[how.loss](operator(batch.u, batch.grid), batch.z, batch.grid).mean()
+            loss = LOSSES[how.loss](applied(operator, batch.u, batch), batch.z, z_grid(batch)).mean()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(operator.parameters(), how.clip_norm)
             optimizer.step()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, prod
 
 import torch
@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from operformer.domain import Grid, Samples
+from operformer.domain.samples import larger_grid, z_grid
 from operformer.errors import ResourceError
 from operformer.evaluation.loss import LOSSES, Loss, LossName
 from operformer.kernels.recording import MOST_GRAPHS, Action, Arrivals, CudaGraphs, Recorder
+from operformer.operators.operator import applied
 from operformer.operators.production import compiled
 from operformer.training.checkpoint import State
 from operformer.training.optimizer import can_step_unless, step_unless
@@ -78,8 +80,8 @@ class Update:
                 return loss.clone() if not is_last else loss
             # Processes need not exchange the gradients of all parts but the last.
             with nullcontext() if is_last else self.ranks.silence(self.module):
-                prediction = self.module(samples.u, samples.grid)
-                loss = LOSSES[self.loss](prediction, samples.z, samples.grid).mean()
+                prediction = applied(self.module, samples.u, samples)
+                loss = LOSSES[self.loss](prediction, samples.z, z_grid(samples)).mean()
                 (loss if weight * scale == 1 else loss * (weight * scale)).backward()
         except (MemoryError, RuntimeError) as error:
             if _is_out_of_memory(error):
@@ -137,7 +139,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _out_of_memory(samples: Samples, rank: int) -> ResourceError:
-    what = f"a batch of {len(samples)} samples of {prod(samples.grid.shape)} points"
+    what = f"a batch of {len(samples)} samples of {prod(larger_grid(samples).shape)} points"
     return ResourceError(
         f"out of memory (rank {rank}) with {what}; raise training.accumulation, or lower training.batch_size"
     )
@@ -173,11 +175,13 @@ class GraphedPass:
 
     def __call__(self, samples: Samples, factor: float) -> Tensor:
         """The loss, without its gradient."""
+        if samples.grid.counts or samples.query is not None:
+            return self._eager(samples, factor)
         key = (samples.u.shape, samples.grid)
         if key not in self._recordings:
             is_familiar = self._arrivals.is_familiar(*key)
-            if not is_familiar or len(self._recordings) == MOST_GRAPHS or samples.grid.counts:
-                return self._pass(self._operator, samples.u, samples.z, samples.grid, factor)
+            if not is_familiar or len(self._recordings) == MOST_GRAPHS:
+                return self._eager(samples, factor)
             self._recordings[key] = self._recording(samples, factor)
         recording = self._recordings[key]
         recording.u.copy_(samples.u)
@@ -186,11 +190,14 @@ class GraphedPass:
         return recording.replay()
 
     def _recording(self, samples: Samples, factor: float) -> _Recording:
-        u, z, grid = samples.u.clone(), samples.z.clone(), samples.grid
-        static = torch.full((), factor, dtype=u.dtype, device=u.device)
-        return _Recording(u, z, static, self._record(lambda: self._pass(self._compiled, u, z, grid, static)))
+        kept = replace(samples, u=samples.u.clone(), z=samples.z.clone())
+        static = torch.full((), factor, dtype=kept.u.dtype, device=kept.u.device)
+        return _Recording(kept.u, kept.z, static, self._record(lambda: self._pass(self._compiled, kept, static)))
 
-    def _pass(self, module: Callable[..., Tensor], u: Tensor, z: Tensor, grid: Grid, factor: float | Tensor) -> Tensor:
-        loss = self._loss(module(u, grid), z, grid).mean()
+    def _eager(self, samples: Samples, factor: float) -> Tensor:
+        return self._pass(self._operator, samples, factor)
+
+    def _pass(self, module: Callable[..., Tensor], samples: Samples, factor: float | Tensor) -> Tensor:
+        loss = self._loss(applied(module, samples.u, samples), samples.z, z_grid(samples)).mean()
         (loss * factor).backward()
         return loss.detach()

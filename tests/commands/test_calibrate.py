@@ -84,7 +84,7 @@ def test_predictions_and_reports_carry_it_and_sets_of_others_are_evaluated(call,
     assert kept[-1].errors == pytest.approx(errors, rel=1e-3)
     assert call("report", run)[0] == 0
     page = (run / "report.html").read_text()
-    for text in ("box (set)", f"its relative L2 error is at most {found.relative_error:.2%}", "Test samples that it"):
+    for text in ("box (set)", f"its relative L2 error is at most {found.relative_error:.2%}", "Share of test samples"):
         assert text in page
     store(Samples(others.u[:, [0, 0]], others.z, others.grid), tmp_path / "two", "two", {"file": "none"})
     code, _, err = call("evaluate", run, "--set", tmp_path / "two")

@@ -24,7 +24,7 @@ def written(folder, samples, fields=FIELDS):
 
 def opened(path, samples, fields=FIELDS):
     dtype = str(samples.u.dtype).removeprefix("torch.")
-    return Shard(path, fields, len(samples), samples.grid.shape, dtype)
+    return Shard(path, fields, len(samples), (samples.grid.shape,) * 2, dtype)
 
 
 def test_a_part_is_read_to_the_last_bit(tmp_path):
@@ -45,7 +45,7 @@ def test_the_same_pairs_give_the_same_bytes(kind):
     junk = [np.full(50_000, value, dtype=np.uint8) for value in range(20)]
     del junk
     samples = pairs(GRIDS[kind])
-    strided = Samples(samples.u.repeat_interleave(2, 0)[::2], samples.z.clone(), samples.grid, samples.checks)
+    strided = Samples(samples.u.repeat_interleave(2, 0)[::2], samples.z.clone(), samples.grid, checks=samples.checks)
     assert encode(strided, FIELDS, "test") == encode(samples, FIELDS, "test")
 
 
@@ -139,7 +139,7 @@ def test_other_fields_shapes_and_types_are_refused(tmp_path):
         (Fields(("a_0",), ("a_1",), (0.0, 1.0)), 13, (5, 7), "float32"),
     ):
         with pytest.raises(DataError, match=r"shard\.hdf5"):
-            Shard(path, fields, count, shape, dtype)
+            Shard(path, fields, count, (shape, shape), dtype)
 
 
 def test_links_out_of_the_file_are_not_followed(tmp_path):

@@ -15,6 +15,7 @@ from operformer.data.importing import store
 from operformer.data.manifest import MANIFEST, decode, encode
 from operformer.data.shard import Shard
 from operformer.data.store import open_pairs
+from operformer.domain import Grid, Samples
 from operformer.errors import DataError, UsageError
 from operformer.problems.controlled_ode import ControlledODE
 from operformer.problems.kolmogorov import Kolmogorov
@@ -270,3 +271,20 @@ def test_coordinates_that_the_manifest_does_not_mean_are_refused(tmp_path):
         (folder / MANIFEST).write_bytes(encode(values))
         with pytest.raises(DataError):
             open_pairs(folder)
+
+
+@pytest.mark.parametrize(
+    "query", [Grid.uniform(5, [(0, 2)], "cells"), Grid.scattered([[0.1], [1.9], [0.7]], [1, 2, 3], [(0, 2)])]
+)
+def test_a_set_keeps_two_grids(query, tmp_path):
+    grid = Grid.rectilinear([0.0, 0.3, 1.1, 2.0])
+    u, z = torch.rand(5, 2, 4), torch.rand(5, 1, *query.shape)
+    stored = store(Samples(u, z, grid, query), tmp_path, "two", {"file": "none"})
+    found = stored[1:][torch.tensor([3, 0])]
+    assert torch.equal(found.u, u[[4, 1]])
+    assert torch.equal(found.z, z[[4, 1]])
+    for one, other in ((found.grid, grid), (found.query, query)):
+        assert (one.kind, one.bounds) == (other.kind, other.bounds)
+        assert torch.equal(one.points, other.points)
+        assert torch.equal(one.weights, other.weights)
+    assert "4 points in [0, 2]) to Grid(" in repr(stored)

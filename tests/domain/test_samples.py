@@ -36,7 +36,7 @@ def u():
 
 def test_samples_are_cut_together():
     u, grid = torch.arange(70, dtype=torch.float64).reshape(5, 2, 7), Grid.uniform(7)
-    samples = Samples(u, -u[:, :1], grid, {"residual": u[:, 0, 0]})
+    samples = Samples(u, -u[:, :1], grid, checks={"residual": u[:, 0, 0]})
     for index in (slice(1, 4), torch.tensor([4, 0])):
         part = samples[index]
         assert torch.equal(part.u, u[index])

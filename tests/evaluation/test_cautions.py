@@ -99,6 +99,15 @@ def test_the_notch_of_an_l_is_masked():
     assert float(mesh().weights.sum()) == pytest.approx(0.75)
 
 
+def test_each_mesh_of_a_batch_has_an_outside_of_its_own():
+    corners = [[[0.0, 0], [1, 0], [0, 1]], [[1.0, 1], [1, 0], [0, 1]]]
+    grid = Grid.ragged(corners, cells=[[[0, 1, 2]]] * 2)
+    query = Grid.scattered([[0.2, 0.3], [0.7, 0.9]])
+    with pytest.warns(OperformerWarning, match="2 of 4 points lie outside"):
+        found = predict(tno(1), torch.rand(2, 1, 3), grid, query=query)
+    assert torch.isnan(found.z[:, 0]).tolist() == [[False, True], [True, False]]
+
+
 def test_each_ragged_sample_and_another_domain_mask_their_own():
     cloud = l_shape(60)
     grid = Grid.ragged([cloud, 1 - cloud], [torch.full((60,), 0.75 / 60)] * 2)

@@ -236,3 +236,19 @@ def test_the_operator_is_called_once_for_each_sample(monkeypatch):
 def test_a_batch_holds_at_least_one_sample(monkeypatch):
     monkeypatch.setattr(prediction, "POINTS", 5)
     assert prediction.together(Grid.uniform((6, 8))) == 1
+
+
+def test_errors_on_meshes_have_gradients_and_a_look_on_triangles():
+    points, corners = [[0.0, 0], [1, 0], [0, 1], [1, 1]], [[[0, 1, 2], [1, 3, 2]], [[0, 1, 2]]]
+    grid = Grid.ragged([points, points[:3]], cells=corners)
+    z = torch.tensor([[[1.0, 2, 3, 4]], [[1.0, 2, 3, 0]]])
+    found = assess(2 * z + 1, Samples(z, z, grid), "1x")
+    first = Samples(z[:1], z[:1], Grid.mesh(points, corners[0]))
+    alone = assess(2 * z[:1] + 1, first, "1x")
+    assert found.h1_errors[0] == pytest.approx(alone.h1_errors[0])
+    # z - 2z - 1 = -(z + 1) on two triangles with slopes (1, 2): lumped integrals of (z + 1)^2 and z^2 by hand
+    masses = torch.tensor([1, 2, 2, 1]) / 6
+    wanted = ((masses @ (z[0, 0] + 1) ** 2 + 5) / (masses @ z[0, 0] ** 2 + 5)).sqrt()
+    assert alone.h1_errors[0] == pytest.approx(float(wanted))
+    assert {len(found.median_sample.points), len(found.worst_sample.points)} == {3, 4}
+    assert alone.median_sample.corners == corners[0]

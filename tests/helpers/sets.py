@@ -26,7 +26,7 @@ def pairs(grid, count=13, channels=(2, 3), dtype=torch.float32, seed=0):
     """Values without any order in them, so that one in a wrong place shows."""
     generator = torch.Generator().manual_seed(seed)
     u, z = (torch.randn(count, n, *grid.shape, generator=generator, dtype=torch.float64) for n in channels)
-    return Samples(u.to(dtype), z.to(dtype), grid, {"residual": torch.rand(count, generator=generator).double()})
+    return Samples(u.to(dtype), z.to(dtype), grid, checks={"residual": torch.rand(count, generator=generator).double()})
 
 
 def assert_same_pairs(one, other):

@@ -21,7 +21,7 @@ def line(name, **training):
 
 def plane(name, **operator):
     """Darcy flow on 8 x 8 cells."""
-    settings = {"name": "FANO", "n_patches": (2, 2), "n_modes": 2} | SMALL | operator
+    settings = {"name": "FANO", "n_patches": (2, 2), "n_modes": 2, "overlap": 0} | SMALL | operator
     return Experiment(
         name, Darcy(n_modes=16), settings, Data(8, 6, 2, 3), Training(epochs=1, batch_size=3, loss="h1", device="cpu")
     )

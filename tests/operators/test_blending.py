@@ -6,7 +6,7 @@ from dataclasses import replace
 import onnxruntime
 import pytest
 import torch
-from test_vitno import BOTH, SMALL, check_literal, noise, observed_order, randomised, u_smooth
+from test_vitno import BOTH, check_literal, noise, observed_order, randomised, u_smooth
 
 import operformer
 from operformer import FANO, Grid, Overlap, ViTNO, certify, export, set_precision
@@ -16,6 +16,8 @@ from operformer.domain.dilation import index_tables, make_dilation
 from operformer.errors import UsageError
 from operformer.evaluation.face_jumps import JumpMean
 from operformer.operators import composition
+
+SMALL = {"hidden_channels": 6, "n_layers": 2, "n_heads": 2}
 
 PERIODIC = Overlap(0.25, "periodic")
 

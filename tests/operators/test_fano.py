@@ -27,6 +27,7 @@ from operformer import FANO, Grid, Resampled, SpectralOperator, ViTNO, voronoi_w
 from operformer.domain.interpolation import interpolate
 from operformer.errors import UsageError
 
+SMALL = SMALL | {"overlap": 0}  # the paper's patches
 ONE_LAYER = SMALL | {"n_layers": 1}  # what a compiler reads twice is not read better
 
 
@@ -35,7 +36,7 @@ def of_patches(counts, n_modes, in_channels, out_channels, **options):
     if prod(counts) > 1:
         return FANO(counts, n_modes, in_channels, out_channels, **options)
     modes = (n_modes,) * len(counts) if isinstance(n_modes, int) else n_modes
-    options = {key: value for key, value in options.items() if key != "n_heads"}
+    options = {key: value for key, value in options.items() if key not in ("n_heads", "overlap")}
     return SpectralOperator(modes, in_channels, out_channels, **options)
 
 

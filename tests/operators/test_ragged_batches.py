@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from operformer import FANO, TNO, Grid, Transformer, UniversalTNO, voronoi_weights
+from operformer import FANO, TNO, Grid, SpectralOperator, Transformer, UniversalTNO, voronoi_weights
 from operformer.domain import pad, unpad
 from operformer.errors import UsageError
 
@@ -15,6 +15,9 @@ def operators(dim):
     torch.manual_seed(0)
     made = [TNO(dim, **SMALL, n_heads=2), TNO(dim, **SMALL, n_heads=3, initial_channels=1), UniversalTNO(dim, **SMALL)]
     made.append(Transformer(dim, **SMALL, n_heads=2))
+    made.append(SpectralOperator((3, 2, 2)[:dim], 2, 3, 6, n_layers=2, basis="cosine", waves=2))
+    made.append(SpectralOperator((2, 3, 2)[:dim], 2, 3, 6, n_layers=1, basis="legendre", last=2))
+    torch.nn.init.normal_(made[-1].last_layers[0].operator.mixing.weight)
     for operator in made:
         operator.double()
         operator.output_mean.copy_(torch.tensor([0.3, -1.0, 2.0]))
@@ -34,7 +37,7 @@ def functions(dim):
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("which", range(4), ids=["TNO", "initial", "universal", "transformer"])
+@pytest.mark.parametrize("which", range(6), ids=["TNO", "initial", "universal", "transformer", "spectral", "residual"])
 def test_output_and_gradients_are_those_of_the_samples_one_by_one(which, dim):
     operator, (u, grid) = operators(dim)[which], functions(dim)
     given = pad(u, grid).requires_grad_()
@@ -54,8 +57,9 @@ def test_output_and_gradients_are_those_of_the_samples_one_by_one(which, dim):
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
 
 
-def test_the_output_at_other_points():
-    operator, (u, grid) = operators(2)[0], functions(2)
+@pytest.mark.parametrize("which", [0, 4])
+def test_the_output_at_other_points(which):
+    operator, (u, grid) = operators(2)[which], functions(2)
     query = Grid.uniform((3, 5))
     z = operator(pad(u, grid), grid, query=query)
     for k, one in enumerate(u):
@@ -75,3 +79,6 @@ def test_what_cannot_be_ragged_is_refused():
     fano = FANO((2, 2), 2, **SMALL, n_heads=2).double()
     with pytest.raises(UsageError, match=r"FANO takes samples of one grid: .*use a TNO"):
         fano(padded, grid)
+    smoothed = SpectralOperator((2, 2), 2, 3, 6, last="dirichlet").double()
+    with pytest.raises(UsageError, match="modes of one grid"):
+        smoothed(padded, grid)

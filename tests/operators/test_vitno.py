@@ -18,7 +18,7 @@ from operformer.domain.interpolation import interpolate
 from operformer.domain.patches import make_patches
 from operformer.errors import UsageError
 
-SMALL = {"hidden_channels": 6, "n_layers": 2, "n_heads": 2}
+SMALL = {"hidden_channels": 6, "n_layers": 2, "n_heads": 2, "overlap": 0}
 
 
 def randomised(operator, seed=0, gain=2.0):

@@ -17,7 +17,7 @@ def make(name, s, n_heads=1):
     if name == "TNO":
         return TNO(s.dim, s.in_channels, s.out_channels, **widths)
     kind = {"ViTNO": ViTNO, "FANO": FANO}[name]
-    return kind(s.n_patches, s.n_modes, s.in_channels, s.out_channels, **widths)
+    return kind(s.n_patches, s.n_modes, s.in_channels, s.out_channels, **widths, overlap=0)
 
 
 def formula(what, name):

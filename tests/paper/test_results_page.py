@@ -9,7 +9,7 @@ import pytest
 from synthetic import pictured, record
 
 from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
-from operformer.runs.experiment import parse
+from operformer.runs.experiment import parse_stored
 from operformer.settings import differing
 from paper.archive import keep, read_archive
 from paper.queue import entries, states
@@ -168,7 +168,7 @@ def test_the_repositorys_records_are_of_the_recipes_or_to_run_again():
              if not state.is_recorded}  # fmt: skip
     for recipe, runs in read_archive(ROOT / "results").items():
         for name, records in runs.items():
-            for found in (parse(one.settings) for one in records if (name, recipe) not in again):
+            for found in (parse_stored(one.settings) for one in records if (name, recipe) not in again):
                 here = replace(found, data=replace(found.data, folder=""))  # where its samples lay
                 seed = f"training.seed={found.training.seed}"
                 assert not differing(plain(here), plain(find_run(name, recipe, [seed]))), name

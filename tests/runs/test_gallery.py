@@ -131,6 +131,17 @@ def test_the_archive_itself_is_a_gallery(tmp_path):
     assert read_gallery(tmp_path / "gallery.npz")["1x"].errors.tolist() == [0.5]
 
 
+def test_outside_of_a_mesh_there_is_nothing(tmp_path):
+    grid = Grid.mesh([[0.0, 0], [1, 0], [0, 1]], [[0, 1, 2]])
+    samples = Samples(torch.ones(2, 1, 3), torch.ones(2, 1, 3), grid)
+    write_gallery(Gallery({"1x": show(samples.z, samples, torch.zeros(2))}), tmp_path / "gallery.npz")
+    found = read_gallery(tmp_path / "gallery.npz")["1x"]
+    x, y = np.meshgrid(found.x, found.y, indexing="ij")
+    for values in (found.u, found.z, found.prediction):
+        assert np.isnan(values[:, :, x + y > 1.06]).all()
+        assert (values[:, :, x + y < 1] == 1).all()
+
+
 @pytest.mark.parametrize("kind", DAMAGED)
 def test_damage_is_one_line_that_names_the_file(tmp_path, kind):
     path = tmp_path / "gallery.npz"

@@ -9,12 +9,14 @@ import pytest
 import torch
 
 import operformer
+from operformer import FANO, load
 from operformer.data.generation import Draw, generate
 from operformer.data.importing import store
 from operformer.domain import Grid, Samples, h1_norm, l2_norm
 from operformer.errors import DataError, DivergedError, ResourceError, UsageError
 from operformer.problems import ControlledODE, Kolmogorov, Lorenz63
 from operformer.runs import evaluate_run, find_experiment, read_experiment, read_run, train_run
+from operformer.runs.experiment import parse
 from operformer.runs.folder import outputs_of
 from operformer.runs.gallery import read_gallery
 from operformer.runs.report.page import write_page
@@ -446,3 +448,16 @@ def test_an_imported_set_is_no_draw_of_a_law(tmp_path):
     own(tmp_path / "data")
     with pytest.raises(UsageError, match=r"was imported; set problem\.name=Imported"):
         train_run(darcy(f"data.folder={tmp_path / 'data'}"), tmp_path / "run")
+
+
+def test_a_run_without_an_overlap_was_trained_with_hard_patches(tmp_path):
+    (tmp_path / "experiment.json").write_text('{"operator": {"name": "FANO", "n_patches": [2], "n_modes": 3}}')
+    assert read_experiment(tmp_path).operator["overlap"] == 0
+    now = parse({"operator": {"name": "FANO", "n_patches": [2], "n_modes": 3}})
+    assert now.operator["overlap"] == now.make_operator().overlap.margin == 0.25
+    operator = FANO((2,), 3, 1, 1, hidden_channels=4, n_layers=1, n_heads=1, overlap=0).eval()
+    operator.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["settings"]["overlap"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert load(tmp_path).overlap.margin == 0

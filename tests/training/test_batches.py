@@ -129,7 +129,9 @@ def test_an_error_while_reading_arrives():
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_choosing_pairs_on_a_gpu_does_not_wait_for_it():
     device, places = torch.device("cuda", 0), torch.arange(2)
-    given = Samples(torch.rand(5, 1, 7, 7), torch.rand(5, 1, 7, 7), Grid.uniform((7, 7)), {"residual": torch.zeros(5)})
+    given = Samples(
+        torch.rand(5, 1, 7, 7), torch.rand(5, 1, 7, 7), Grid.uniform((7, 7)), checks={"residual": torch.zeros(5)}
+    )
     there = resident(given, device, torch.float32)
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -43,6 +43,7 @@ class OnDisk:
         self.read = 0
 
     grid = property(lambda self: self._samples.grid)
+    query = None
     channels = property(lambda self: self._samples.channels)
 
     def __len__(self):

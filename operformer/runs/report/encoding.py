@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from operformer.domain import Grid, Samples
+from operformer.domain.samples import z_grid
 from operformer.files import write_bytes
 from operformer.runs.report.figures import STYLE
 from operformer.text import drawn
@@ -84,13 +85,16 @@ def write_thumbnails(samples: Samples, path: Path, names: Sequence[str] = ()) ->
 def thumbnails(samples: Samples, names: Sequence[str] = ()) -> Figure:
     """The pairs side by side."""
     plain = [f"{name}[{k}]" for name, channels in zip("uz", samples.channels, strict=True) for k in range(channels)]
-    channels = (*samples.u.unbind(1), *samples.z.unbind(1))
+    channels = [(one, samples.grid) for one in samples.u.unbind(1)]
+    channels += [(one, z_grid(samples)) for one in samples.z.unbind(1)]
     rows = list(zip(map(drawn, names or plain), channels, strict=True))
     figure = Figure(figsize=(2.3 * len(samples) + 0.8, 2.0 * len(rows) + 0.2), layout="constrained")
     axes = figure.subplots(len(rows), len(samples), squeeze=False)
-    for row, (name, values) in enumerate(rows):
+    for row, (name, (values, grid)) in enumerate(rows):
         for column in range(len(samples)):
-            image = _draw(axes[row, column], values[column], samples.grid)
+            own = grid.of_sample(column)
+            one = values[column] if grid.counts is None else values[column, : len(own.points)]
+            image = _draw(axes[row, column], one, own)
             if image is not None:
                 figure.colorbar(image, ax=axes[row, column], shrink=0.8)
         axes[row, 0].set_ylabel(name)
@@ -107,6 +111,10 @@ def _draw(axes: Axes, values: Tensor, grid: Grid) -> Any:
     axes.set(xticks=[], yticks=[])
     axes.grid(visible=False)
     axes.set_aspect("equal")
+    if grid.cells and grid.dim == 2:
+        x, y = grid.points.T.numpy()
+        corners = grid.cells[0].corners.numpy()
+        return axes.tripcolor(x, y, values.numpy(), triangles=corners, shading="gouraud", rasterized=True)
     if grid.axes is None:
         return axes.scatter(grid.points[:, 0].numpy(), grid.points[:, 1].numpy(), c=values.numpy(), s=4)
     if grid.dim == 3:

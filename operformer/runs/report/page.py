@@ -40,7 +40,7 @@ from operformer.text import plain
 
 DESCRIPTIONS = {
     "1x": "",
-    "irregular": " (the second half twice as coarse as the first, equation irregular_set)",
+    "irregular": " (time steps twice as long in the second half)",
     "graded": " (points crowd at the start, t = T (n / N)²)",
 }
 GRADED_PLANE = " (points crowd at the lower ends, x = s - s (1 - s) / 2)"
@@ -59,9 +59,10 @@ def write_page(runs: Sequence[Run], path: Path, exhibits: Sequence[Exhibit] = ()
     if len({(run.experiment.problem, run.experiment.data) for run in runs}) != 1:
         raise UsageError("a report compares runs of one problem and one data set; report on the others by themselves")
     values = {
-        "title": runs[0].experiment.name,
+        "title": runs[0].folder or runs[0].experiment.name,
+        "lead": _lead(runs),
         "summary": summary(runs),
-        "errors": error_table(runs),
+        "errors": error_table(runs) if len(runs) > 1 else error_table(runs).without("operator"),
         "settings": settings_table(runs),
         "coverages": [
             (name, coverage_table(run.coverages))
@@ -103,6 +104,10 @@ def summary(runs: Sequence[Run]) -> list[str]:
             ends = min(uniform), max(uniform)  # an imported set is known on its own grid and on coarser ones
             where = "half to double" if ends == (0.5, 2.0) else f"{ends[0]:g} to {ends[1]:g} times"
             sentence += f"; at {where} that resolution at most {multiple(max(uniform.values()), trained)} times as much"
+        elif len(run.evaluations) == 1:
+            grids = run.experiment.problem.evaluation_grids(run.experiment.data.resolution)
+            reason = "the operator takes no other" if len(grids) > 1 else "the truth is known on no other"
+            sentence += f"; one grid only, because {reason}"
         irregular = [e for e in run.evaluations if trained and not e.label.endswith("x")]
         rest = "; ".join(f"{multiple(e.median, trained)} times on the {e.label} grid" for e in irregular)
         sentences.append(f"{sentence}; {rest}." if rest else f"{sentence}.")
@@ -111,6 +116,14 @@ def summary(runs: Sequence[Run]) -> list[str]:
         if not run.is_hashed:
             sentences.append(f"{_capitalised(name)}: {UNKNOWN_WEIGHTS}.")
     return sentences
+
+
+def _lead(runs: Sequence[Run]) -> str:
+    """What was learned, by which operators, and where it is tested."""
+    problem, names = runs[0].experiment.problem, " and ".join(dict.fromkeys(run_names(runs)))
+    maps = " to ".join(", ".join(labels) for labels in problem.labels)
+    law = "" if runs[0].experiment.name == runs[0].folder else f"{runs[0].experiment.name}: "
+    return f"{law}{maps}, learned by {names}. Errors are those of test samples, which no training has seen."
 
 
 def _pictures(runs: Sequence[Run]) -> list[Picture]:

@@ -1,4 +1,4 @@
-"""Tables of errors by grid and run (the numbers behind Figure superresolution_1d), and of settings."""
+"""Tables of errors by grid and run, and of settings."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ class Table:
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    def without(self, column: str) -> Table:
+        """The table without a column that says the same in every row."""
+        k = self.header.index(column)
+        return Table(self.title, self.header[:k] + self.header[k + 1 :], tuple(r[:k] + r[k + 1 :] for r in self.rows))
 
     def markdown(self) -> str:
         """The table in Markdown."""
@@ -98,8 +103,15 @@ def coverage_table(coverages: Mapping[str, Coverage]) -> Table:
     for label, c in coverages.items():
         shares = (f"{share:.1%}" for share in (c.functions, c.volume, c.relative_errors))
         rows.append((grid_name(label), str(c.count), *shares, f"{c.width:.2g}"))
-    columns = "grid", "samples", "band", "volume inside", "error", "half width / deviation of z"
-    return Table("Test samples that it holds for", columns, tuple(rows))
+    columns = (
+        "grid",
+        "samples",
+        "inside the band",
+        "volume inside",
+        "error below its bound",
+        "half width / deviation of z",
+    )
+    return Table("Share of test samples that the calibration holds for", columns, tuple(rows))
 
 
 def remarks(run: Run) -> list[str]:
@@ -153,7 +165,7 @@ def multiple(error: float, trained: float) -> str:
 
 
 def grid_name(label: str) -> str:
-    """What a reader calls a grid: "2x" is uniform, "irregular" that of equation irregular_set."""
+    """What a reader calls a grid: "2x" is uniform, "irregular" has longer time steps in its second half."""
     if label.endswith("x"):
         return "training grid" if label == "1x" else f"{label.removesuffix('x')} × resolution"
     return label if label.endswith(OTHER_SET) else f"{label} grid"

@@ -7,7 +7,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from operformer.evaluation.errors import Images
+from operformer.evaluation.errors import Images, Triangles
 from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
 from operformer.evaluation.spectra import ErrorSpectrum
 from operformer.operators.pretrained import OPERATORS
@@ -137,6 +137,20 @@ def test_images_stand_side_by_side_with_the_logarithm_of_the_error(make_run):
     error = titled[3].collections[0].get_array()
     assert error.max() == pytest.approx(-1, abs=1e-5)  # log10 0.1
     assert error.reshape(2, 3)[1, 1] == error.max()  # at x = 0.5, y = 1
+
+
+def test_functions_on_a_mesh_are_drawn_on_its_triangles(make_run):
+    run = make_run(labels=("1x",))
+    points, corners = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 2.0]], [[0, 1, 2], [1, 3, 2]]
+    z = [[1.0, 2.0, 3.0, 4.0]]
+    looks = [Triangles(error, points, corners, z, z, [[1.0, 2.0, 3.1, 4.0]]) for error in (0.02, 0.06)]
+    evaluation = replace(run.evaluations[0], median_sample=looks[0], worst_sample=looks[1])
+    figure = samples_figure(replace(run, evaluations=[evaluation]), "1x")
+    pictures = [axes.collections[0] for axes in figure.axes if axes.get_title()]
+    assert len(pictures) == 4
+    assert pictures[0].get_array().tolist() == z[0]
+    assert pictures[3].get_array()[2] == pytest.approx(-1, abs=1e-5)  # log10 0.1
+    assert max(path.vertices[:, 1].max() for path in pictures[0].get_paths()) == 2
 
 
 def test_faces_are_seen_in_the_error_its_spectrum_its_norms_and_its_jumps(make_run):

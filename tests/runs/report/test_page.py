@@ -123,6 +123,8 @@ def test_the_summary_says_what_came_out(make_run):
     assert "1.50 times on the irregular grid; 1.50 times on the graded grid." in sentence
     (sentence,) = summary([make_run(labels=("0.5x", "1x"))])
     assert sentence.endswith("; at 0.5 to 1 times that resolution at most 1.50 times as much.")
+    (sentence,) = summary([make_run(labels=("1x",))])
+    assert sentence.endswith("; one grid only, because the operator takes no other.")
 
 
 @pytest.mark.usefixtures("plain_pictures")

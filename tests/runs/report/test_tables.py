@@ -33,6 +33,11 @@ def test_the_ratio_of_each_run_is_to_its_own_training_grid(make_run):
     )
 
 
+def test_a_column_may_be_left_out():
+    table = Table("T", ("a", "b", "c"), (("1", "2", "3"), ("4", "5", "6"))).without("b")
+    assert (table.header, table.rows) == (("a", "c"), (("1", "3"), ("4", "6")))
+
+
 def test_errors_in_h1_stand_beside_where_there_are_any(make_run):
     run, plain = make_run(labels=("1x", "2x")), make_run(plain=True, labels=("1x", "2x"))
     run = replace(run, evaluations=[replace(run.evaluations[0], h1_errors=(0.5, 0.1, 0.2, 0.3)), run.evaluations[1]])

@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from operformer.evaluation.errors import Evaluation, Images
+from operformer.evaluation.errors import Curves, Evaluation, Images
 from operformer.runs.folder import Run
 from operformer.runs.report.figures.style import INPUT, PREDICTION, REFERENCE, STYLE, TRUTH, new_figure, percent_ticks
 
@@ -61,7 +61,7 @@ def _draw_error(figure: Figure, axes: Axes, run: Run) -> None:
         figure.colorbar(image, ax=axes, shrink=0.8)
         axes.set(xticks=[], yticks=[], aspect="equal")
         axes.grid(visible=False)
-    else:
+    elif isinstance(sample, Curves):
         axes.plot(sample.x, error, color=PREDICTION, lw=1.2)
     draw = (axes.axvline, axes.axhline)
     for k, (count, (lower, upper)) in enumerate(zip(counts, run.experiment.problem.bounds, strict=False)):

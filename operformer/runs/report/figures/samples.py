@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from operformer.evaluation.errors import Curves, Images
+from operformer.evaluation.errors import Curves, Images, Look, Triangles
 from operformer.problems import Problem
 from operformer.runs.folder import Run
 from operformer.runs.report.figures.style import INPUT, PREDICTION, STYLE, TRUTH, new_figure
@@ -19,7 +19,7 @@ from operformer.text import drawn
 
 ERRORS = ("#7c3aed", "#0891b2", "#b45309")
 FLOOR = 1e-12  # of an error whose logarithm is drawn
-Look = Curves | Images
+Plane = Images | Triangles
 
 
 def samples_figure(run: Run, label: str) -> Figure:
@@ -30,7 +30,7 @@ def samples_figure(run: Run, label: str) -> Figure:
 
 def pair_figure(median: Look, worst: Look, problem: Problem, label: str, note: str = "") -> Figure:
     """The two samples side by side, or above each other where they are images."""
-    if isinstance(median, Images) and isinstance(worst, Images):
+    if isinstance(median, Plane) and isinstance(worst, Plane):
         return images_figure(median, worst, problem, note)
     if isinstance(median, Curves) and isinstance(worst, Curves):
         return curves_figure(median, worst, problem, is_marked=not label.endswith("x"), note=note)
@@ -57,7 +57,7 @@ def curves_figure(median: Curves, worst: Curves, problem: Problem, is_marked: bo
 
 
 @mpl.rc_context(STYLE)
-def images_figure(median: Images, worst: Images, problem: Problem, note: str = "") -> Figure:
+def images_figure(median: Plane, worst: Plane, problem: Problem, note: str = "") -> Figure:
     """Input, truth, prediction and the logarithm of the error side by side, median above worst.
 
     Where input and output are one field at two times, its change in place of truth and prediction, as in the paper.
@@ -91,7 +91,7 @@ def _draw_curves(axes: Any, sample: Curves, outputs: Sequence[str], is_marked: b
         axes[-1].legend(fontsize=8, loc="best", ncols=len(outputs))
 
 
-def _draw_images(figure: Figure, axes: Any, sample: Images, is_flow: bool) -> None:
+def _draw_images(figure: Figure, axes: Any, sample: Plane, is_flow: bool) -> None:
     u = torch.tensor(sample.u[0])
     pictures: list[tuple[Tensor, tuple[float | None, float | None], str]] = [(u, (None, None), "viridis")]
     for truth, prediction in zip(torch.tensor(sample.z), torch.tensor(sample.prediction), strict=True):
@@ -100,9 +100,12 @@ def _draw_images(figure: Figure, axes: Any, sample: Images, is_flow: bool) -> No
         span = (float(shown[0].min()), float(shown[0].max()))  # of the truth, for both
         pictures += [(values, span, "viridis") for values in shown] + [(error, (None, None), "magma")]
     for place, (values, (lowest, highest), colours) in zip(axes, pictures, strict=True):
-        image = place.pcolormesh(
-            sample.x, sample.y, values.T, vmin=lowest, vmax=highest, cmap=colours, rasterized=True
-        )  # fmt: skip
+        how: dict[str, Any] = {"vmin": lowest, "vmax": highest, "cmap": colours, "rasterized": True}
+        if isinstance(sample, Triangles):
+            x, y = zip(*sample.points, strict=True)
+            image = place.tripcolor(x, y, values, triangles=sample.corners, shading="gouraud", **how)
+        else:
+            image = place.pcolormesh(sample.x, sample.y, values.T, **how)
         place.set(xticks=[], yticks=[], aspect="equal")
         place.grid(visible=False)
         scale = figure.colorbar(image, ax=place, shrink=0.85)

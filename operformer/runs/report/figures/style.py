@@ -31,6 +31,8 @@ OPERATORS: dict[str, Look] = {
     "Galerkin transformer": ("#E69F00", "P"),
     "Galerkin transformer, 6 layers": ("#DDCC77", "P"),
     "transformer": ("#E69F00", "X"),
+    "ViTNO, overlapping patches": ("#44AA99", "s"),
+    "FANO, overlapping patches": ("#CC6677", "D"),
     "FANO, smoothing": ("#882255", "d"),
     "FANO, periodic extension": ("#332288", "h"),
 }
