@@ -8,8 +8,6 @@ The names below are looked up when they are first used, so that ``import operfor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from operformer.version import VERSION
-
 if TYPE_CHECKING:
     from operformer.data.exchange import read, read_inputs, write
     from operformer.data.store import open_pairs
@@ -45,7 +43,8 @@ if TYPE_CHECKING:
     from operformer.training.recipe import Training
     from operformer.training.recommend import Recommendation, recommend
 
-__version__ = VERSION
+
+__version__: str = import_module("operformer.version").VERSION  # which no type checker takes for a name of the front
 
 # Each public name and the module that defines it.
 _HOMES = {
