@@ -14,8 +14,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
+from os import getpid
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from operformer.checking import checked
 from operformer.data.manifest import MANIFEST, GridRecord, Manifest, ShardRecord
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds
+from operformer.domain.dataset import Dataset, as_row, is_number
 from operformer.domain.grid import UNIFORM_KINDS, positions, refused_index
 from operformer.domain.interpolation import nested_grids
 from operformer.errors import DataError, UsageError
@@ -59,10 +61,11 @@ def open_pairs(folder: str | Path) -> StoredPairs:
     return StoredPairs(shelf, grid, query, range(header.count))
 
 
-class StoredPairs:
+class StoredPairs(Dataset):
     """Samples on disk (`Pairs`), in the precision they are stored in.
 
-    A slice stays on disk. Samples chosen by a tensor of indices come to memory.
+    A slice stays on disk. Samples chosen by a row of indices, or by one, come to memory. As a dataset of PyTorch's
+    DataLoader it may have any workers: each opens the files for itself.
     """
 
     def __init__(self, shelf: _Shelf, grid: Grid, query: Grid | None, chosen: range) -> None:
@@ -85,6 +88,20 @@ class StoredPairs:
         fields = self.manifest.header.fields
         return len(fields.inputs), len(fields.outputs)
 
+    @property
+    def first(self) -> int:
+        """Which pair of the whole set is the first one."""
+        return self._chosen.start
+
+    @property
+    def trajectory(self) -> tuple[int, int] | None:
+        """How many pairs of a trajectory follow each other, and how many steps z comes after u; None in other sets."""
+        found = self.manifest.header.origin.get("trajectory")
+        pairs, lead = (found.get("pairs"), found.get("lead")) if isinstance(found, Mapping) else (None, None)
+        if not (isinstance(pairs, int) and isinstance(lead, int) and min(pairs, lead) > 0 and self._chosen.step == 1):
+            return None
+        return pairs, lead
+
     def __len__(self) -> int:
         return len(self._chosen)
 
@@ -98,9 +115,15 @@ class StoredPairs:
     def __getitem__(self, index: slice) -> StoredPairs: ...
 
     @overload
-    def __getitem__(self, index: Tensor) -> Samples: ...
+    def __getitem__(self, index: Tensor | list[int]) -> Samples: ...
 
-    def __getitem__(self, index: slice | Tensor) -> StoredPairs | Samples:
+    @overload
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]: ...
+
+    def __getitem__(self, index: slice | Tensor | list[int] | int) -> StoredPairs | Samples | tuple[Tensor, Tensor]:
+        if is_number(index):
+            return self.__getitems__([index])[0]  # type: ignore[list-item]
+        index = as_row(index)
         if isinstance(index, slice):
             return StoredPairs(self._shelf, self.grid, self.query, self._chosen[index])
         if not isinstance(index, Tensor):
@@ -194,6 +217,7 @@ class _Shelf:
         self._ends = list(accumulate(shard.count for shard in manifest.shards))
         self._verified: set[int] = set()
         self._open: OrderedDict[int, Shard] = OrderedDict()
+        self._process = getpid()
         for record in manifest.shards:
             check_size(folder, record)
 
@@ -212,10 +236,16 @@ class _Shelf:
                 u[run], z[run] = shard.read(first, last)
         return u, z
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Open files stay where they are, and another process looks at the checksums for itself.
+        return {**vars(self), "_open": OrderedDict(), "_verified": set(), "_process": None}
+
     def shard(self, index: int) -> Shard:
         """An open shard."""
         from operformer.data.shard import Shard  # brings h5py
 
+        if self._process != getpid():  # a forked worker leaves the files of its parent alone
+            self._open, self._process = OrderedDict(), getpid()
         self.verify(index)
         if index not in self._open:
             record, header = self.manifest.shards[index], self.manifest.header
@@ -262,9 +292,13 @@ def _grid(shelf: _Shelf, record: GridRecord, group: Literal["dimensions", "query
             return Grid.uniform(record.shape, bounds=record.bounds, kind=record.kind)
         coordinates = shelf.shard(0).coordinates(group)
         if record.kind == "scattered":
-            points, weights = coordinates["points"], coordinates["weights"]
+            points, weights, cells = coordinates["points"], coordinates["weights"], coordinates.get("cells")
             grid = Grid.scattered(points, bounds=record.bounds)
-            if not torch.equal(grid.weights, weights):  # equal ones count as none given: an operator may leave them out
+            if cells is not None:
+                grid = Grid.mesh(points, cells.long(), record.bounds)
+            elif not torch.equal(
+                grid.weights, weights
+            ):  # equal ones count as none given: an operator may leave them out
                 grid = Grid.scattered(points, weights, record.bounds)
         else:
             grid = Grid.rectilinear(*(coordinates[name] for name in "xyz"[: len(record.shape)]), bounds=record.bounds)
