@@ -30,7 +30,7 @@ def operators(found):
 
 
 def laptop(found):
-    return markdown(["operator", "ms", "CPU ms", "to FNO"], found["rows"])
+    return markdown(["operator", "CPU ms", "to FNO"], found["rows"])
 
 
 def attention(found):
