@@ -284,7 +284,7 @@ def test_damage_is_told_with_the_name_of_the_file(call, tmp_path):
         file["t0_fields/u"][0, 0] += 1
     code, err = told(call, "inspect", "mine")
     assert code == 3
-    assert "mine/shard-00001.hdf5 is damaged: its checksum is wrong; the command that made the set mends it" in err
+    assert "mine/shard-00001.hdf5 is damaged: its checksum is wrong; run the command that made the set again" in err
     assert not (tmp_path / "mine" / "thumbnail.png").exists()
     done(call, *GENERATE, "--out", "mine")
     done(call, "inspect", "mine")
