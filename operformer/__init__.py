@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         FANO,
         TNO,
         CodomainNO,
+        Functional,
         Increment,
         Isotropic,
         Operator,
@@ -52,7 +53,7 @@ _HOMES = {
     "domain.basis": ("Cosine", "ExtendedFourier", "Fourier", "Legendre"),
     "operators": (
         *("TNO", "ViTNO", "FANO", "SpectralOperator", "CodomainNO", "UniversalTNO", "Transformer", "Operator"),
-        *("Increment", "Resampled", "Isotropic", "Smoothing", "SpectralResidual"),
+        *("Increment", "Resampled", "Functional", "Isotropic", "Smoothing", "SpectralResidual"),
         *("attention", "backend", "load", "set_precision"),
     ),
     "data.exchange": ("read", "read_inputs", "write"),

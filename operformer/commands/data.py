@@ -104,6 +104,8 @@ def import_(
     bounds: Numbers = (),
     axes: Names = (),
     query: Names = (),
+    parameters: Names = (),
+    functionals: Names = (),
     coarser: Path | None = None,
     steps: Annotated[tuple[int, int] | None, Parameter(negative="")] = None,
     lead: int | None = None,
@@ -136,6 +138,10 @@ def import_(
         The names of the arrays that hold the coordinates along each axis.
     query
         Where z is known, if not where u is: the names of its coordinates along each axis, or of one array of points.
+    parameters
+        The names of arrays with numbers for each sample, such as a viscosity: more channels of u, constant in space.
+    functionals
+        The names of arrays with numbers for each sample, such as a drag, that are outputs.
     coarser
         A file with the same samples at fewer points: which of the points it has tells where they are.
     steps
@@ -161,7 +167,7 @@ def import_(
         "skip": skip,
     }
     options |= {"grid": _single(grid), "axes": list(axes) or None, "coarser": coarser}
-    options |= {"query": list(query) or None}
+    options |= {"query": list(query) or None, "parameters": parameters, "functionals": functionals}
     stored = import_pairs(path, out, inputs, outputs, **options)
     for line in summarise(stored).lines():
         console.print(line, soft_wrap=True)

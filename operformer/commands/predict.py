@@ -36,6 +36,7 @@ def predict(
     grid: Literal["nodes", "cells", "periodic", "left"] | None = None,
     bounds: Numbers = (),
     u: Names = (),
+    parameters: Names = (),
     layout: str | None = None,
     weights: Literal["voronoi", "equal"] | None = None,
     analysis: Literal["quadrature", "least-squares"] | None = None,
@@ -66,6 +67,8 @@ def predict(
         Lower and upper end of each axis; the domain that the operator was trained on if the file has no coordinates.
     u
         The names of the input's arrays; more than one become channels.
+    parameters
+        The names of arrays with numbers for each sample, as for import.
     layout
         What the axes are, such as "b x y c", where their number and the operator's channels do not tell.
     weights
@@ -89,7 +92,7 @@ def predict(
     operator = _operator(run / "operator" if is_run else run, device, analysis)
     trained = _trained_on(run) if is_run else None
     kind, trained_weights = (None, None) if trained is None else _told_by(trained)
-    options = {"layout": layout, "grid": grid, "bounds": box_of(bounds), "kind": kind}
+    options = {"layout": layout, "parameters": parameters, "grid": grid, "bounds": box_of(bounds), "kind": kind}
     options |= {"weights": weights or trained_weights or "voronoi"}
     values, where, query = _inputs(inputs, operator, list(u) or None, options)
     if points is not None:

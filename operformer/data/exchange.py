@@ -50,6 +50,8 @@ def read(
     axes: Sequence[str] | None = None,
     coarser: str | Path | None = None,
     query: Grid | str | Sequence[str] | None = None,
+    parameters: Sequence[str] = (),
+    functionals: Sequence[str] = (),
     first: int = 0,
     count: int | None = None,
 ) -> Samples:
@@ -79,13 +81,16 @@ def read(
         coarser: A file with the same samples at fewer points. Which of these points it has tells where they are.
         query: Where z is known, if not where u is: the names of its coordinates along each axis, the name of an array
             of points (N, d), a kind of equispaced points, or a `Grid`. ``axes`` are then those of u.
+        parameters: Arrays with one number or k numbers for each sample: constant channels behind those of u.
+        functionals: The same for z, alone or behind its fields, for operators inside `Functional`.
         first: The first sample to read.
         count: How many samples to read; all if None.
 
     Returns:
         The samples on their grid.
     """
-    options = Options(u, z, layout, steps, lead, grid, bounds, weights, None, axes, coarser, query)
+    numbers = {"parameters": parameters, "functionals": functionals}
+    options = Options(u, z, layout, steps, lead, grid, bounds, weights, None, axes, coarser, query, **numbers)
     return joined(list(read_blocks(path, None, options, first, count)))
 
 
@@ -198,6 +203,7 @@ def read_inputs(
     bounds: GivenBounds | None = None,
     kind: UniformKind | None = None,
     weights: WeightsName = "voronoi",
+    parameters: Sequence[str] = (),
 ) -> tuple[Tensor, Grid]:
     """Inputs for an operator, from a file that `operformer.read` understands and that need not hold outputs.
 
@@ -213,12 +219,13 @@ def read_inputs(
         bounds: Lower and upper end of each axis; without coordinates, those the operator was trained on if None.
         kind: The kind of equispaced points where there are no coordinates, as in training; asked for if None.
         weights: Of scattered points, as in `read`.
+        parameters: The arrays with numbers for each sample, as in `read`.
 
     Returns:
         u (count, channels, *shape) and the grid that it is known on.
     """
-    expected = Expected(operator.in_channels, operator.bounds, kind)
-    options = Options(u, None, layout, None, None, grid, bounds, weights, expected)
+    expected = Expected(operator.in_channels - len(parameters), operator.bounds, kind)
+    options = Options(u, None, layout, None, None, grid, bounds, weights, expected, parameters=parameters)
     parts: list[Samples] = []
     for file in _files(Path(path)):
         with _open(file, None, is_npy=_start(file).startswith(NPY)) as contents:

@@ -43,6 +43,8 @@ def import_pairs(
     axes: Sequence[str] | None = None,
     coarser: str | Path | None = None,
     query: Grid | str | Sequence[str] | None = None,
+    parameters: Sequence[str] = (),
+    functionals: Sequence[str] = (),
     skip: Sequence[int] = (),
 ) -> StoredPairs:
     """Keep the samples of a file as a set, which is read a few at a time.
@@ -50,18 +52,20 @@ def import_pairs(
     Args:
         path: The file, as for `operformer.read`.
         folder: The folder of the set. It is empty, does not exist, or holds the same set.
-        u, z, layout, steps, lead, grid, bounds, weights, axes, coarser, query: What the file does not say, as for
-            `operformer.read`.
+        u, z, layout, steps, lead, grid, bounds, weights, axes, coarser, query, parameters, functionals: What
+            the file does not say, as for `operformer.read`.
         skip: Samples to leave out, counted from 0, such as those that hold NaN.
 
     Returns:
         The set.
     """
-    given = Options(u, z, layout, steps, lead, grid, bounds, weights, None, axes, coarser, query)
+    numbers = {"parameters": parameters, "functionals": functionals}
+    given = Options(u, z, layout, steps, lead, grid, bounds, weights, None, axes, coarser, query, **numbers)
     blocks = partial(_without, partial(read_blocks, path, BLOCK, given), sorted(set(skip)))
     options: dict[str, Any] = {"u": u, "z": z, "layout": layout, "steps": steps, "lead": lead, "bounds": bounds}
     options |= {"grid": repr(grid) if isinstance(grid, Grid) else grid, "axes": axes}
     options |= {"query": repr(query) if isinstance(query, Grid) else query}
+    options |= {name: list(given) or None for name, given in numbers.items()}
     options |= {"skip": sorted(set(skip)) or None, "weights": None if weights == "voronoi" else weights}
     options |= {"coarser": None if coarser is None else Path(coarser).name}
     origin = {"file": Path(path).name, "options": {name: value for name, value in options.items() if value is not None}}

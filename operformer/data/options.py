@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import get_args
@@ -38,6 +38,7 @@ from operformer.data.layout import (
     space_of,
 )
 from operformer.data.placing import Placed, place_axes, place_shape
+from operformer.data.scalars import at_corners, scalar_fields
 from operformer.data.two_grids import has_two_grids, select_apart
 from operformer.domain import Grid
 from operformer.domain.box import Bounds, GivenBounds, checked_bounds
@@ -71,6 +72,8 @@ class Options:
     axes: Sequence[str] | None = None
     coarser: str | Path | None = None
     query: Grid | str | Sequence[str] | None = None
+    parameters: Sequence[str] = ()
+    functionals: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         kinds = self.kinds
@@ -95,6 +98,8 @@ class Options:
             raise UsageError(f"steps must be two whole numbers, such as (0, -1): got {steps!r}")
         if self.bounds is not None:
             checked_bounds(self.bounds, None)
+        _names_of(self.parameters or None, "parameters")
+        _names_of(self.functionals or None, "functionals")
         _ = self.layouts  # refused now, if it makes no sense
 
     @property
@@ -137,7 +142,9 @@ class Options:
         if "t" in extent:
             step = f"z {self.lead} steps after u" if self.lead else f"u at step {times[0].start}, z at {times[1].start}"
             said += f"; {step} of {extent['t']} in time"
-        return Selection(contents.path, before, after, extent, times, placed.grid, said)
+        found = Selection(contents.path, before, after, extent, times, placed.grid, said)
+        are_numbers = bool(after) and all(field.name in self.functionals for field in after)
+        return replace(found, outputs=at_corners(found)) if are_numbers else found
 
     def values(self, contents: Contents) -> list[np.ndarray]:
         """Some values of the arrays of a file, whose points need not be known."""
@@ -165,15 +172,20 @@ class Options:
         _refuse_two_grids(contents, before, after)
         if self.layouts is None and not contents.layouts and self.lead is None and self.steps is None:
             _ask_of_time(contents.path, before, after)
-        return contents, before, after, self._extent(contents, [*before, *after])
+        extent = self._extent(contents, [*before, *after])
+        before += scalar_fields(contents, self.parameters, extent.get("b", 1))
+        after += scalar_fields(contents, self.functionals, extent.get("b", 1))
+        return contents, before, after, extent
 
     def names(self, contents: Contents) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The arrays that become u and z, as the user or the format says; u alone for an operator."""
         u, z = _names_of(self.u, "u"), _names_of(self.z, "z")
         if self.expected is not None:
             return u or contents.inputs(), z
-        if u and z:
+        if u and (z or self.functionals):
             return u, z
+        if self.functionals:
+            return contents.inputs(), z
         known = contents.pair()
         return u or known[0], z or known[1]
 

@@ -14,7 +14,7 @@ from operformer.data.contents import Array, Contents
 from operformer.data.layout import Selection
 from operformer.domain import Grid
 from operformer.domain.grid import UNIFORM_KINDS
-from operformer.errors import DataError
+from operformer.errors import DataError, UsageError
 from operformer.text import shown
 
 if TYPE_CHECKING:
@@ -32,11 +32,14 @@ def select_apart(options: Options, contents: Contents) -> Selection:
     """The selection of u and that of z, joined: samples and steps in time must agree, points need not."""
     names = options.names(contents)
     given = () if options.query is None or isinstance(options.query, Grid) else _names(options.query)
+    if options.functionals:
+        raise UsageError("functionals are numbers and have no points; leave query= out")
     layouts = options.layouts or (None, None)
-    side = replace(options, query=None, layout=None)
+    side = replace(options, query=None, layout=None, parameters=(), functionals=())
     written = {name.removeprefix(PREFIX): one for name, one in contents.arrays.items() if name.startswith(PREFIX)}
     others = {name: one for name, one in contents.arrays.items() if not name.startswith(PREFIX)}
-    before = _only(side, names[0], layouts[0]).select(_without(contents, others, {*names[1], *given} - {*names[0]}))
+    inputs = replace(_only(side, names[0], layouts[0]), parameters=options.parameters)
+    before = inputs.select(_without(contents, others, {*names[1], *given} - {*names[0]}))
     # The coordinates of u are not those of z, also where they have usual names.
     kept = {name: one for name, one in others.items() if name in names[1]} if written else others
     there = _without(contents, {**kept, **written}, {*names[0], *(options.axes or ())} - {*names[1], *given})

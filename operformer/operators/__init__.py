@@ -11,12 +11,13 @@ from operformer.operators.pretrained import load
 from operformer.operators.spectral import SpectralOperator
 from operformer.operators.tno import TNO, Transformer, UniversalTNO
 from operformer.operators.vitno import ViTNO
-from operformer.operators.wrappers import Increment, Resampled
+from operformer.operators.wrappers import Functional, Increment, Resampled
 
 __all__ = [
     "FANO",
     "TNO",
     "CodomainNO",
+    "Functional",
     "Increment",
     "Isotropic",
     "MultiHeadAttention",

@@ -155,4 +155,41 @@ class Resampled(Wrapper):
         return True
 
 
-WRAPPERS: dict[str, type[Wrapper]] = {"Increment": Increment, "Resampled": Resampled}
+class Functional(Wrapper):
+    """z = |D|^-1 int_D G(u) dx: numbers, such as a drag or an energy, as functions that are constant in space.
+
+    The integral is taken by the weights of the grid of u, so the numbers do not depend on its resolution.
+
+    Args:
+        operator: G, whose output is the density of the numbers.
+
+    Example:
+        >>> u = torch.rand(3, 1, 16)
+        >>> operator = Functional(TNO(dim=1, in_channels=1, out_channels=2, hidden_channels=8, n_layers=1, n_heads=2))
+        >>> operator(u)[:, :, 0].shape
+        torch.Size([3, 2])
+    """
+
+    def forward(self, u: Tensor, grid: Grid | None = None, query: Grid | None = None) -> Tensor:
+        """The mean of G(u) over D, on the points of the grid, or on those of the query."""
+        grid = self._checked(u, grid)
+        density = self.operator(u, grid)
+        weights = grid.weights.to(density)
+        axes = tuple(range(-grid.n_axes, 0))
+        total = weights.sum() if grid.counts is None else weights.sum(axes, keepdim=True)
+        mean = (density * (weights / total)).sum(axes)
+        shape = (grid if query is None else query).shape
+        return mean.reshape(*mean.shape, *[1] * len(shape)).expand(*mean.shape, *shape)
+
+    @property
+    def takes_query(self) -> bool:  # type: ignore[override]
+        """Every query: the numbers are the same everywhere."""
+        return True
+
+    @property
+    def is_zero_at_boundary(self) -> bool:
+        """Its output is not, whatever that of G is."""
+        return False
+
+
+WRAPPERS: dict[str, type[Wrapper]] = {"Increment": Increment, "Resampled": Resampled, "Functional": Functional}

@@ -79,7 +79,7 @@ def common_settings(features: Features, count: int) -> dict[str, Any]:
 def _open(features: Features) -> list[str]:
     """The recipes between which features do not settle; what is first may be favoured."""
     found = ["fourier"] if features.is_periodic else ["cosine", "fourier"]
-    if features.grid.dim > 1:  # on a line there are no directions, and few weights anyway
+    if features.grid.dim > 1 or features.is_zero_at_boundary:  # on a line, boundary value problems
         found = [*found, "isotropic"] if features.is_periodic else ["isotropic", *found]
     return [*found, "tno"] if features.grid.axes is None else found
 
@@ -88,7 +88,7 @@ def _settings(features: Features, recipe: str) -> dict[str, Any]:
     """The operator of a recipe on such samples."""
     dim, points = features.grid.dim, prod(features.grid.shape)
     shared: dict[str, Any] = {"hidden_channels": 32, "n_layers": 4}
-    wrappers = ["Increment"] if features.is_flow else []
+    wrappers = ["Increment"] if features.is_flow else ["Functional"] if features.is_number else []
     if recipe == "vitno" and not _divides(features):
         wrappers = ["Resampled", *wrappers]
     if wrappers:

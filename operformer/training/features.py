@@ -30,6 +30,7 @@ class Features:
     is_periodic: bool
     is_zero_at_boundary: bool
     is_flow: bool
+    is_number: bool  # whether all z are constant in space
     half_waves: int | None
     has_slopes: bool  # whether the H1 norm makes sense: neighbours, and units in which slopes are not everything
 
@@ -37,7 +38,10 @@ class Features:
 def measure(samples: Samples) -> Features:
     """The features of some samples; a few dozen are enough."""
     grid, u, z = z_grid(samples), samples.u.double(), samples.z.double()
-    is_zero = _is_zero_at_boundary(z, grid)
+    is_number = bool((z == z.flatten(2)[..., :1].reshape(*z.shape[:2], *[1] * grid.n_axes)).all())
+    if is_number:  # what is integrated to it lives on the points of u
+        z, grid = u, samples.grid
+    is_zero = not is_number and _is_zero_at_boundary(z, grid)
     goes_on = not is_zero and _is_periodic(u, samples.grid) and _is_periodic(z, grid)
     is_periodic = {grid.kind, samples.grid.kind} == {"periodic"} or goes_on
     return Features(
@@ -45,9 +49,10 @@ def measure(samples: Samples) -> Features:
         channels=samples.channels,
         is_periodic=is_periodic,
         is_zero_at_boundary=is_zero,
-        is_flow=samples.query is None and _is_flow(u, z),
+        is_flow=samples.query is None and not is_number and _is_flow(u, z),
         half_waves=_half_waves(z, grid, is_periodic),
-        has_slopes=grid.has_neighbours and bool((h1_norm(z, grid) < STEEP * l2_norm(z, grid)).all()),
+        is_number=is_number,
+        has_slopes=not is_number and grid.has_neighbours and bool((h1_norm(z, grid) < STEEP * l2_norm(z, grid)).all()),
     )
 
 

@@ -176,6 +176,7 @@ def _found(features: Features, count: int) -> tuple[str, str]:
         "periodic": features.is_periodic,
         "zero at the boundary": features.is_zero_at_boundary,
         "a later state of u": features.is_flow,
+        "a number for each sample": features.is_number,
     }
     said = ", ".join(trait for trait, holds in traits.items() if holds) or "neither periodic nor zero at the boundary"
     return (

@@ -205,6 +205,7 @@ def targets(folder):
                                                            "waves": 0, **one}),
         "Increment": (operformer.Increment, {"operator": operator}),
         "Resampled": (operformer.Resampled, {"operator": operator}),
+        "Functional": (operformer.Functional, {"operator": operator}),
         "Isotropic": (operformer.Isotropic, {"basis": operformer.Cosine()}),
         "Smoothing": (operformer.Smoothing, {"boundary": "dirichlet", "epsilon": 1e-3, "alpha": 1.0}),
         "SpectralResidual": (operformer.SpectralResidual, {"n_modes": 4}),
