@@ -84,7 +84,7 @@ class Plan:
 
 
 def batch_sizes(finest: int, levels: Sequence[Pairs], batches: BatchName = "points") -> tuple[int, ...]:
-    """The same number of points in a batch of each resolution as in ``finest`` pairs of the last one have, or as many pairs."""
+    """Pairs in a batch of each resolution: as many as have the points of ``finest`` of the last one, or as many pairs."""
     if batches == "pairs":
         return (finest,) * len(levels)
     points = [prod(larger_grid(pairs).shape) for pairs in levels]
