@@ -84,7 +84,7 @@ class Plan:
 
 
 def batch_sizes(finest: int, levels: Sequence[Pairs], batches: BatchName = "points") -> tuple[int, ...]:
-    """Pairs in a batch of each resolution: as many as have the points of ``finest`` of the last one, or as many pairs."""
+    """Samples in a batch of each resolution: with the points of ``finest`` of the last one, or the same number."""
     if batches == "pairs":
         return (finest,) * len(levels)
     points = [prod(larger_grid(pairs).shape) for pairs in levels]
