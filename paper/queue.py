@@ -10,12 +10,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from types import FrameType
+from typing import Any
 
 from operformer.errors import OperformerError, TerminatedError
 from operformer.problems.problem import Draws
@@ -142,17 +143,28 @@ def _minutes(experiment: Experiment, epoch: int, archive: Archive, folder: Path)
 
 def _seconds_a_sample(experiment: Experiment, archive: Archive) -> float:
     """By records of the operator on such a grid, the least, since GPUs were shared; else by counted operations."""
-    operator, resolution = experiment.operator["name"], experiment.data.resolution
-    width = experiment.operator.get("hidden_channels")
-    found = [ALONE[operator, resolution] / 1000] if width == 128 and (operator, resolution) in ALONE else []
-    for record in (record for runs in archive.values() for records in runs.values() for record in records):
-        there, settings = record.settings["operator"], record.settings
-        same = (there["name"], there.get("hidden_channels"), record.resolution, tuple(settings["data"]["coarser"]))
-        if same == (operator, width, resolution, experiment.data.coarser):
-            found.append(record.seconds / settings["training"]["epochs"] / settings["data"]["train"])
-    if found:
-        return min(found)
-    return 3 * count_operations(experiment.make_operator, experiment.problem.grid(resolution)) / RATE
+    operator, resolution = experiment.operator, experiment.data.resolution
+    found = [
+        record.seconds / record.settings["training"]["epochs"] / record.settings["data"]["train"]
+        for record in (record for runs in archive.values() for records in runs.values() for record in records)
+        if _pace(record.settings) == _pace(experiment.to_mapping())
+    ]
+    if operator.get("hidden_channels") == 128 and (operator["name"], resolution) in ALONE:
+        hard = replace(experiment, operator={**operator, "overlap": 0})
+        found.append(ALONE[operator["name"], resolution] / 1000 * _operations(experiment) / _operations(hard))
+    return min(found) if found else 3 * _operations(experiment) / RATE
+
+
+def _pace(settings: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What trainings that take as long for a sample have in common."""
+    operator, data = settings["operator"], settings["data"]
+    described = (operator["name"], operator.get("hidden_channels"), bool(operator.get("overlap")))
+    return (*described, data["resolution"], tuple(data["coarser"]))
+
+
+def _operations(experiment: Experiment) -> float:
+    """Of one sample, forward."""
+    return count_operations(experiment.make_operator, experiment.problem.grid(experiment.data.resolution))
 
 
 def work(
