@@ -36,7 +36,7 @@ def test_a_training_in_progress_is_described_with_what_is_left(tmp_path, clock):
         "0:01:50 left",
     ):
         assert part in text
-    assert describe(tmp_path).startswith("mine: stopped; the same command goes on")
+    assert describe(tmp_path).startswith("mine: stopped; the same command resumes")
 
 
 def test_the_status_is_written_every_few_seconds(tmp_path, clock):
