@@ -182,7 +182,7 @@ def record_of(run: Run, pictured: Container[str]) -> Record:
         seconds=round(run.seconds, 3),
         measured=tuple(measured_of(e) for e in run.evaluations),
         looks={e.label: (e.median_sample, e.worst_sample) for e in run.evaluations if e.label in pictured},
-        rollout=run.rollout,
+        rollout=run.rollout and replace(run.rollout, film=None),
         made=run.made,
         clock=run.clock,
         outputs=asdict(run.outputs) if run.outputs else {},

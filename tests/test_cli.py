@@ -152,6 +152,14 @@ KNOWN = {
 OPTIONS = [(command, option) for command, options in KNOWN.items() for option in options]
 
 
+def test_the_shell_completes_commands_and_the_names_of_recipes(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    assert call("--install-completion")[0] == 0
+    (written,) = (tmp_path / ".local/share/bash-completion/completions").iterdir()
+    assert all(f'"{word}"' in written.read_text() for word in ("isotropic", "vitno"))
+
+
 def test_every_command_is_spelled():
     assert COMMANDS.keys() == {command.__name__.rstrip("_") for commands in GROUPS.values() for command in commands}
 

@@ -133,15 +133,20 @@ def evaluate(run: Path, *, set: Path | None = None) -> None:
         The folder of another set with truth at another resolution or on other points: errors there alone, which are
         kept beside those that the run has.
     """
-    from operformer.runs import evaluate_on, evaluate_run, read_run
-    from operformer.runs.report.tables import error_table, remarks, set_table
+    from operformer.runs import evaluate_on, evaluate_run, read_run, roll_out_on
+    from operformer.runs.report.tables import error_table, remarks, rollout_table, set_table
 
     if set is not None:
         show(set_table(evaluate_on(run, set)))
+        rolled = roll_out_on(run, set)
+        if rolled is not None:
+            show(rollout_table(rolled, f"of {set.resolve().name}"))
         return
     evaluate_run(run)
     done = read_run(run)
     show(error_table([done]))
+    if done.rollout is not None and not done.experiment.problem.has_law:
+        show(rollout_table(done.rollout, "that were not trained on"))
     for line in remarks(done):
         console.print(line, soft_wrap=True)
     grids = done.experiment.problem.evaluation_grids(done.experiment.data.resolution)

@@ -17,6 +17,7 @@ from torch import Tensor
 from operformer.checking import checked
 from operformer.data.array_files import open_mat, open_npy, open_npz
 from operformer.data.contents import Contents, WeightsName, unit_of
+from operformer.data.layout import Selection
 from operformer.data.manifest import MANIFEST
 from operformer.data.mesh_files import READERS, is_mesh, open_mesh
 from operformer.data.netcdf_files import CLASSIC, open_classic
@@ -128,11 +129,21 @@ def read_blocks(
 
 def where_points_are(path: str | Path, options: Options) -> str:
     """How the place of the points of a file was found, in words."""
+    return _selected(path, options).said
+
+
+def pairs_of_a_trajectory(path: str | Path, options: Options) -> int:
+    """How many pairs of a file follow each other: one, unless every step is paired with a later one."""
+    return len(_selected(path, options).times[0])
+
+
+def _selected(path: str | Path, options: Options) -> Selection:
+    """What is chosen of the first file, whose values can no longer be read."""
     file = _files(Path(path))[0]
     is_npy = _start(file).startswith(NPY)
     outputs = _outputs(file, options.z) if is_npy else None
     with _open(file, outputs, is_npy) as contents:
-        return (replace(options, z=None) if is_npy else options).select(contents, _coarse_values(options)).said
+        return (replace(options, z=None) if is_npy else options).select(contents, _coarse_values(options))
 
 
 def _coarse_values(options: Options) -> list[np.ndarray] | None:

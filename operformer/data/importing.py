@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from operformer.data.contents import WeightsName
-from operformer.data.exchange import ChannelNames, channel_names, read_blocks, where_points_are
+from operformer.data.exchange import ChannelNames, channel_names, pairs_of_a_trajectory, read_blocks, where_points_are
 from operformer.data.generation import begin, finish, pairs_per_shard, save_shard
 from operformer.data.manifest import Fields, GridRecord, Header
 from operformer.data.options import Options
@@ -68,8 +68,13 @@ def import_pairs(
     options |= {name: list(given) or None for name, given in numbers.items()}
     options |= {"skip": sorted(set(skip)) or None, "weights": None if weights == "voronoi" else weights}
     options |= {"coarser": None if coarser is None else Path(coarser).name}
-    origin = {"file": Path(path).name, "options": {name: value for name, value in options.items() if value is not None}}
+    origin: dict[str, Any] = {
+        "file": Path(path).name,
+        "options": {name: value for name, value in options.items() if value is not None},
+    }
     origin["points"] = where_points_are(path, given)
+    if lead is not None and not skip:
+        origin["trajectory"] = {"pairs": pairs_of_a_trajectory(path, given), "lead": lead}
     return _store(blocks, Path(folder), Path(path).stem or "imported", origin, channel_names(path, given))
 
 

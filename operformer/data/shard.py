@@ -120,7 +120,7 @@ def _write_dimensions(file: Any, grid: Grid, times: Sequence[float]) -> dict[str
     """Coordinates; the names of the axes with their numbers of points."""
     group = file.create_group("dimensions")
     coordinates = _coordinates(grid)
-    axes = {name: each for name, each in coordinates.items() if name not in ("points", "weights")}
+    axes = {name: each for name, each in coordinates.items() if name not in ("points", "weights", "cells")}
     group.attrs["spatial_dims"] = _texts(axes)
     _flag(group.create_dataset("time", data=np.asarray(times, dtype=np.float64)), False, True)
     for name, each in coordinates.items():
@@ -129,11 +129,12 @@ def _write_dimensions(file: Any, grid: Grid, times: Sequence[float]) -> dict[str
 
 
 def _coordinates(grid: Grid) -> dict[str, Tensor]:
-    """The axes x, y, ... of a grid, or its points and weights with an axis that counts them."""
+    """The axes x, y, ... of a grid, or its points, weights and cells with an axis that counts points."""
     if grid.axes is not None:
         return dict(zip("xyz", grid.axes, strict=False))
     numbers = torch.arange(len(grid.points), dtype=torch.float64)
-    return {"points": grid.points, "weights": grid.weights, "point": numbers}
+    cells = {"cells": grid.cells[0].corners} if grid.cells else {}
+    return {"points": grid.points, "weights": grid.weights, **cells, "point": numbers}
 
 
 def _write_boundary(file: Any, axes: Mapping[str, int], boundary: Boundary) -> None:

@@ -83,6 +83,20 @@ class StoredPairs:
         fields = self.manifest.header.fields
         return len(fields.inputs), len(fields.outputs)
 
+    @property
+    def first(self) -> int:
+        """Which pair of the whole set is the first one."""
+        return self._chosen.start
+
+    @property
+    def trajectory(self) -> tuple[int, int] | None:
+        """How many pairs of a trajectory follow each other, and how many steps z comes after u; None in other sets."""
+        found = self.manifest.header.origin.get("trajectory")
+        pairs, lead = (found.get("pairs"), found.get("lead")) if isinstance(found, Mapping) else (None, None)
+        if not (isinstance(pairs, int) and isinstance(lead, int) and min(pairs, lead) > 0 and self._chosen.step == 1):
+            return None
+        return pairs, lead
+
     def __len__(self) -> int:
         return len(self._chosen)
 
@@ -245,9 +259,13 @@ def _grid(shelf: _Shelf, record: GridRecord, group: Literal["dimensions", "query
             return Grid.uniform(record.shape, bounds=record.bounds, kind=record.kind)
         coordinates = shelf.shard(0).coordinates(group)
         if record.kind == "scattered":
-            points, weights = coordinates["points"], coordinates["weights"]
+            points, weights, cells = coordinates["points"], coordinates["weights"], coordinates.get("cells")
             grid = Grid.scattered(points, bounds=record.bounds)
-            if not torch.equal(grid.weights, weights):  # equal ones count as none given: an operator may leave them out
+            if cells is not None:
+                grid = Grid.mesh(points, cells.long(), record.bounds)
+            elif not torch.equal(
+                grid.weights, weights
+            ):  # equal ones count as none given: an operator may leave them out
                 grid = Grid.scattered(points, weights, record.bounds)
         else:
             grid = Grid.rectilinear(*(coordinates[name] for name in "xyz"[: len(record.shape)]), bounds=record.bounds)

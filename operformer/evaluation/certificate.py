@@ -76,7 +76,7 @@ class Check:
         return f"{self.name:<12}{error:>10}{order:>8}  {self.verdict:<9}{self.reason or self.asked}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """It is passed when no check failed. An operator may refuse irregular grids: that is skipped, not failed."""
 
@@ -87,6 +87,9 @@ class Certificate:
     own: str | None = None  # the grid of the check "own grid"
     weights: str = ""  # the hash of the operator's, as `load_hashed` gives it; empty if it comes from no file
     sources: str = ""  # what attention to averages costs in accuracy on the finest grid, of operators that have any
+
+    def __repr__(self) -> str:
+        return f"Certificate({self.operator} on {self.grid}: {self.verdict().removeprefix('certificate ')})"
 
     @property
     def passed(self) -> bool:

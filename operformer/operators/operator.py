@@ -102,6 +102,11 @@ class Operator(nn.Module, ABC):
         """The constructor's arguments, kept under their names, as plain values for JSON."""
         return {name: _plain(getattr(self, name)) for name in self._names}
 
+    def extra_repr(self) -> str:
+        """The settings, for the first line of what torch prints of a module."""
+        told = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
+        return f"{told}; {self.n_parameters:,} parameters"
+
     @property
     def n_parameters(self) -> int:
         """The numbers that are learned."""

@@ -37,6 +37,10 @@ class Wrapper(Operator):
         else:
             super().__setattr__(name, value)
 
+    def extra_repr(self) -> str:
+        """Nothing: the operator inside says it."""
+        return ""
+
     @property
     def wrappers(self) -> tuple[str, ...]:  # type: ignore[override]
         """The names of the wrappers, the innermost first."""

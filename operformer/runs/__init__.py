@@ -4,7 +4,7 @@ from operformer.runs.experiment import Data, Experiment, find_experiment, parse
 from operformer.runs.folder import Run, is_evaluated, is_trained, read_experiment, read_run
 from operformer.runs.onward import continued, is_run, outcome, standing
 from operformer.runs.recommended import is_set, recommended_experiment
-from operformer.runs.steps import calibrate_run, errors_on_tests, evaluate_on, evaluate_run, train_run
+from operformer.runs.steps import calibrate_run, errors_on_tests, evaluate_on, evaluate_run, roll_out_on, train_run
 from operformer.training.ranks import is_first
 from operformer.training.status import describe as describe_training
 
@@ -29,6 +29,7 @@ __all__ = [
     "read_experiment",
     "read_run",
     "recommended_experiment",
+    "roll_out_on",
     "standing",
     "train_run",
 ]

@@ -18,7 +18,7 @@ from operformer.errors import DataError, UsageError
 from operformer.evaluation.conformal import Calibration, Coverage
 from operformer.evaluation.errors import Curves, Evaluation, Images, Look, Triangles
 from operformer.evaluation.face_jumps import AxisJumps, FaceJumps
-from operformer.evaluation.rollout import Rollout
+from operformer.evaluation.rollout import Film, Rollout
 from operformer.evaluation.spectra import ErrorSpectrum
 from operformer.evaluation.standard import Outputs
 from operformer.files import read_json, write_json
@@ -68,7 +68,7 @@ def write_rollout(rollout: Rollout, path: Path) -> None:
 def rollout_values(rollout: Rollout) -> dict[str, Any]:
     """The rollout as plain values; infinity, which JSON does not have, is None."""
     values = asdict(rollout)
-    for name in ("errors", "persistence"):
+    for name in ("errors", "persistence", "variance_errors"):
         values[name] = [[error if isfinite(error) else None for error in step] for step in values[name]]
     return values
 
@@ -82,11 +82,24 @@ def read_rollout(path: Path) -> Rollout:
 
 def rollout_of(values: Mapping[str, Any]) -> Rollout:
     """The rollout that plain values describe."""
-    given = _complete(Rollout, {"weights": "", **values})  # which files of 0.1.0 do not have
+    # Files of earlier versions do not have these.
+    given = _complete(Rollout, {"weights": "", "variance_errors": [], "film": None, **values})
     errors, persistence = (_steps(given[name], len(given["times"])) for name in ("errors", "persistence"))
     last = None if given["spectrum"] is None else spectrum_of(given["spectrum"])
     times = {"times": given["times"], "weights": given["weights"]}
-    return construct(Rollout, times, "rollout", errors=errors, persistence=persistence, spectrum=last)
+    more: dict[str, Any] = {"film": None if given["film"] is None else _film(given["film"])}
+    if given["variance_errors"]:
+        more["variance_errors"] = _steps(given["variance_errors"], len(errors))
+    return construct(Rollout, times, "rollout", errors=errors, persistence=persistence, spectrum=last, **more)
+
+
+def _film(values: Mapping[str, Any]) -> Film:
+    """The film that plain values describe; its functions live on its axes."""
+    film = Film(**_complete(Film, values))
+    shape = tuple(_numbers(axis).size for axis in (film.times, film.x, *([film.y] if film.y else [])))
+    if any(_numbers(functions).shape != shape for functions in (film.truth, film.rollout)):
+        raise ValueError("a film's functions do not live on its axes")
+    return film
 
 
 def _steps(values: Sequence[Sequence[float | None]], count: int) -> tuple[tuple[float, ...], ...]:

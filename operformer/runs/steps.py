@@ -41,6 +41,7 @@ from operformer.runs.gallery import Gallery, show, write_gallery
 from operformer.runs.onward import first_weights
 from operformer.runs.provenance import note_seconds
 from operformer.runs.records import read_evaluations, write_calibration, write_evaluations, write_rollout
+from operformer.runs.trajectories import follow
 from operformer.training.checkpoint import last_epoch
 from operformer.training.lock import FOLDERS, locked
 from operformer.training.loop import check_device, train
@@ -138,6 +139,17 @@ def evaluate_on(folder: Path, other: Path) -> Evaluation:
     return found
 
 
+def roll_out_on(folder: Path, other: Path) -> Rollout | None:
+    """How errors grow along the trajectories of another set, on a grid that the operator takes; None without any."""
+    refuse_links(folder, FOLDERS)
+    experiment, operator, weights, _ = _trained(folder)
+    pairs = open_pairs(other)
+    check_fits(operator, pairs)
+    operator = operator if operator.takes(pairs.grid) else Resampled(operator)
+    found = follow(operator, pairs, experiment.problem.boundary == "periodic")
+    return None if found is None else replace(found, weights=weights)
+
+
 def calibrate_run(
     folder: Path, alpha: float = 0.1, delta: float = 0.05, spread: SpreadName = "rms", fresh: int | None = None
 ) -> tuple[Calibration, dict[str, Coverage]]:
@@ -193,6 +205,9 @@ def _takes(operator: Operator, grid: Grid) -> bool:
 def _roll_out(operator: Operator, experiment: Experiment, device: torch.device, draws: Draws) -> Rollout | None:
     """Draws of a flow that were not trained on, followed for some steps on the training grid."""
     data, problem = experiment.data, experiment.problem
+    if not problem.has_law:
+        unseen = _some(problem.stored, data.train + data.validation, data.test, PARTS)
+        return follow(operator, unseen, problem.boundary == "periodic")
     found = problem.followed(ROLLOUT_STEPS)
     if found is None:
         return None

@@ -34,7 +34,7 @@ FEWEST = 12
 MOST_EPOCHS = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recommendation:
     """An operator and a training for some samples, and why. Print it to read the reasons.
 
@@ -59,6 +59,11 @@ class Recommendation:
         if self.start is not None:
             return deepcopy(self.start)
         return fresh(self.operator, self.channels, self.dim, self.training.seed)
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{key}={value!r}" for key, value in self.operator.items() if key != "name")
+        how = f"{_counted(self.training.epochs)}, {self.training.optimizer}, {self.training.loss} loss"
+        return f"Recommendation({self.operator['name']}({settings}), {how})"
 
     def __str__(self) -> str:
         return "\n".join(self.reasons)
@@ -219,10 +224,14 @@ def _trained(how: Training, per_update: float, count: int) -> str:
     seconds = how.epochs * epoch
     total = f"{seconds:.2g} s" if seconds < 100 else f"{seconds / 60:.2g} minutes"
     return (
-        f"training: {how.epochs} epochs of about {epoch:.2g} s, about {total} at this pace, "
+        f"training: {_counted(how.epochs)} of about {epoch:.2g} s, about {total} at this pace, "
         f"batches of {how.batch_size}, {how.loss} loss, "
         f"{how.optimizer}, {how.schedule} to {how.learning_rate:g}"
     )
+
+
+def _counted(epochs: int) -> str:
+    return f"{epochs} epoch{'s' if epochs > 1 else ''}"
 
 
 def _epoch_seconds(per_update: float, count: int, how: Training) -> float:

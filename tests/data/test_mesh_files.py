@@ -9,6 +9,7 @@ import torch
 
 from operformer import Grid, Samples, SpectralOperator, read, write
 from operformer.data.exchange import read_inputs
+from operformer.data.importing import import_pairs
 from operformer.errors import DataError, UsageError
 
 POINTS = np.array([[0.0, 0], [1, 0], [2, 0], [0, 1], [1, 1], [2, 1.5], [9, 9]])  # the last one has no cell
@@ -110,3 +111,17 @@ def test_what_is_no_sample_on_a_mesh_is_told_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "meshio", None)
     with pytest.raises(UsageError, match=r"pip install operformer\[mesh\]"):
         read(path)
+
+
+def test_a_set_on_disk_keeps_its_mesh_and_refuses_several(tmp_path):
+    home, cells = tmp_path / "files", [("triangle", [[0, 1, 3], [1, 4, 3]])]
+    home.mkdir()
+    for k in range(2):
+        save(home / f"{k}.vtu", cells)
+    stored = import_pairs(home, tmp_path / "set")
+    assert stored.grid.cells[0].corners.tolist() == cells[0][1]
+    assert torch.equal(stored.grid.weights, read(home).grid.weights)
+    assert torch.equal(stored.read().u.double(), read(home).u.double())
+    save(home / "2.vtu", [("triangle", [[0, 1, 2]])], POINTS[[0, 1, 3]])
+    with pytest.raises(UsageError, match="a set on disk has one grid"):
+        import_pairs(home, tmp_path / "other")

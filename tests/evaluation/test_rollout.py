@@ -140,6 +140,9 @@ def test_the_record_comes_back_as_it_was(path):
         {"spectrum": 3},
         {"spectrum": {"transform": "fourier"}},
         {"more": 1},
+        {"film": 3},
+        {"film": {"times": [1], "x": [1], "y": [], "truth": [[1]], "rollout": [1]}},
+        {"variance_errors": [[0.1]]},
     ],
 )
 def test_damage_is_one_line_with_its_remedy(path, change):

@@ -22,6 +22,7 @@ from operformer.runs.report.figures import (
     FACES,
     faces_figure,
     resolution_figure,
+    rollout_figure,
     samples_figure,
     to_svg,
     training_figure,
@@ -144,6 +145,9 @@ def _pictures(runs: Sequence[Run]) -> list[Picture]:
         jumps = run.evaluation("1x").jumps
         if jumps is not None and jumps.face_ratio is not None:
             pictures.append(picture(faces_figure(run), f"{_capitalised(name)} at the faces of its patches: {FACES}."))
+        if run.rollout is not None:
+            caption = "an operator applied to its own output. Below, one trajectory over time: that of median error"
+            pictures.append(picture(rollout_figure(run.rollout), f"{_capitalised(name)} rolled out: {caption}."))
     pictures.append(picture(training_figure(runs), "Training: loss and validation error by epoch."))
     return pictures
 

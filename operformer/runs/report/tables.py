@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from operformer.evaluation.conformal import Coverage
 from operformer.evaluation.errors import OTHER_SET, Evaluation
+from operformer.evaluation.rollout import Rollout
 from operformer.runs.folder import Run
 from operformer.text import markdown, plain
 
@@ -95,6 +96,26 @@ def set_table(found: Evaluation) -> Table:
     cells = [(name, *(percent(e) for e in (s.median, s.mean, s.worst))) for name, s in rows if s is not None]
     title = f"Relative errors on {found.label}: {len(found.errors)} samples, {found.points} points"
     return Table(title, ("norm", "median", "mean", "worst"), tuple(cells))
+
+
+def rollout_table(found: Rollout, where: str) -> Table:
+    """How errors grow along trajectories: at the first and the last step, and at round numbers between."""
+    steps, last = len(found.times), len(found.times) - 1
+    chosen = sorted({0, last, *(n - 1 for n in (2, 5, 10, 20, 50, 100, 200, 500, 1000) if n < steps)})
+    rows = [
+        (
+            f"{found.times[k]:g}",
+            percent(found.means[k]),
+            percent(found.medians[k]),
+            percent(found.worst[k]),
+            percent(found.variance_means[k]) if found.variance_errors else "",
+            percent(found.persistence_medians[k]),
+        )
+        for k in chosen
+    ]
+    title = f"Rollout along {len(found.errors[0])} trajectories {where}: relative errors by step"
+    columns = ("step", "mean (nRMSE)", "median", "worst", "mean to deviation (VRMSE)", "median if nothing changed")
+    return Table(title, columns, tuple(rows))
 
 
 def coverage_table(coverages: Mapping[str, Coverage]) -> Table:

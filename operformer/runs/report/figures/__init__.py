@@ -2,6 +2,7 @@
 
 from operformer.runs.report.figures.curves import resolution_figure, training_figure
 from operformer.runs.report.figures.faces import FACES, faces_figure
+from operformer.runs.report.figures.film import rollout_figure
 from operformer.runs.report.figures.samples import ERRORS, samples_figure
 from operformer.runs.report.figures.style import INPUT, PREDICTION, STYLE, TRUTH, to_png, to_svg
 
@@ -14,6 +15,7 @@ __all__ = [
     "TRUTH",
     "faces_figure",
     "resolution_figure",
+    "rollout_figure",
     "samples_figure",
     "to_png",
     "to_svg",
