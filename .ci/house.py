@@ -21,7 +21,7 @@ from statistics import median
 from earlier import BEFORE, ROOT, print_table, tree_at
 from syntax import definition, functions, imports, is_dataclass, n_arguments, parse
 
-SHARED = {"checking", "errors", "files", "memory", "settings", "terminal", "text", "values"}
+SHARED = {"checking", "errors", "files", "memory", "settings", "terminal", "text", "values", "version"}
 MOST_ARGUMENTS = 10
 
 

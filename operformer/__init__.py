@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from operformer.training.recipe import Training
     from operformer.training.recommend import Recommendation, recommend
 
-__version__ = "0.2.0"
+
+__version__: str = import_module("operformer.version").VERSION  # which no type checker takes for a name of the front
 
 # Each public name and the module that defines it.
 _HOMES = {

@@ -130,3 +130,19 @@ def test_05_every_function_on_points_of_its_own(run):
     out = run("05_irregular_points.py")
     assert row(out, "error on 20 test functions, each on points of its own:")[0] < 0.2
     assert row(out, "error on a grid of 33 x 33 points:")[0] < 0.2
+
+
+def test_06_a_loop_of_pytorch_learns(run, tmp_path):
+    out = run("06_plain_pytorch.py")
+    errors = [row(out, f"epoch {epoch}: error on 16 test samples:")[0] for epoch in range(1, 7)]
+    assert errors[-1] < 0.2
+    assert errors[-1] < errors[0] / 2
+    assert "100 samples of 128; Samples(3 pairs" in out
+    assert operformer.load(tmp_path / "runs/plain").in_channels == 1
+
+
+def test_07_the_residual_is_made_smaller(run):
+    out = run("07_darcy_residual.py", "--small")
+    (_, without), (error, residual) = row(out, "without residual"), row(out, "with residual")
+    assert residual < 0.8 * without
+    assert error < 0.3

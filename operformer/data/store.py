@@ -14,8 +14,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
+from os import getpid
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from operformer.checking import checked
 from operformer.data.manifest import MANIFEST, GridRecord, Manifest, ShardRecord
 from operformer.domain import Grid, Samples
 from operformer.domain.box import Bounds
+from operformer.domain.dataset import Dataset, as_row, is_number
 from operformer.domain.grid import UNIFORM_KINDS, positions, refused_index
 from operformer.domain.interpolation import nested_grids
 from operformer.errors import DataError, UsageError
@@ -57,10 +59,11 @@ def open_pairs(folder: str | Path) -> StoredPairs:
     return StoredPairs(shelf, grid, query, range(header.count))
 
 
-class StoredPairs:
+class StoredPairs(Dataset):
     """Samples on disk (`Pairs`), in the precision they are stored in.
 
-    A slice stays on disk. Samples chosen by a tensor of indices come to memory.
+    A slice stays on disk. Samples chosen by a row of indices, or by one, come to memory. As a dataset of PyTorch's
+    DataLoader it may have any workers: each opens the files for itself.
     """
 
     def __init__(self, shelf: _Shelf, grid: Grid, query: Grid | None, chosen: range) -> None:
@@ -110,9 +113,15 @@ class StoredPairs:
     def __getitem__(self, index: slice) -> StoredPairs: ...
 
     @overload
-    def __getitem__(self, index: Tensor) -> Samples: ...
+    def __getitem__(self, index: Tensor | list[int]) -> Samples: ...
 
-    def __getitem__(self, index: slice | Tensor) -> StoredPairs | Samples:
+    @overload
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]: ...
+
+    def __getitem__(self, index: slice | Tensor | list[int] | int) -> StoredPairs | Samples | tuple[Tensor, Tensor]:
+        if is_number(index):
+            return self.__getitems__([index])[0]  # type: ignore[list-item]
+        index = as_row(index)
         if isinstance(index, slice):
             return StoredPairs(self._shelf, self.grid, self.query, self._chosen[index])
         if not isinstance(index, Tensor):
@@ -191,6 +200,7 @@ class _Shelf:
         self._ends = list(accumulate(shard.count for shard in manifest.shards))
         self._verified: set[int] = set()
         self._open: OrderedDict[int, Shard] = OrderedDict()
+        self._process = getpid()
         for record in manifest.shards:
             check_size(folder, record)
 
@@ -209,10 +219,16 @@ class _Shelf:
                 u[run], z[run] = shard.read(first, last)
         return u, z
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Open files stay where they are, and another process looks at the checksums for itself.
+        return {**vars(self), "_open": OrderedDict(), "_verified": set(), "_process": None}
+
     def shard(self, index: int) -> Shard:
         """An open shard."""
         from operformer.data.shard import Shard  # brings h5py
 
+        if self._process != getpid():  # a forked worker leaves the files of its parent alone
+            self._open, self._process = OrderedDict(), getpid()
         self.verify(index)
         if index not in self._open:
             record, header = self.manifest.shards[index], self.manifest.header

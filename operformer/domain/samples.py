@@ -13,11 +13,10 @@ from torch.nn.functional import pad as pad_zeros
 
 from operformer.checking import as_device, checked
 from operformer.domain.box import as_numbers
+from operformer.domain.dataset import BLOCK, Dataset, as_row, is_number
 from operformer.domain.grid import Grid, refused_index
 from operformer.errors import DataError, UsageError
 from operformer.settings import check_count, converted, named
-
-BLOCK = 64  # samples that are read together, so that a set on disk need not fit into memory
 
 
 @runtime_checkable
@@ -42,14 +41,19 @@ class Pairs(Protocol):
     def __getitem__(self, index: slice) -> Pairs: ...
 
     @overload
-    def __getitem__(self, index: Tensor) -> Samples: ...
+    def __getitem__(self, index: Tensor | list[int]) -> Samples: ...
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]: ...
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
 
     def blocks(self, count: int) -> Iterator[Samples]:
         """All samples in their order, ``count`` at a time in memory."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Samples:
+class Samples(Dataset):
     """Pairs of functions (u, z) in memory, u on a grid and z on the same grid or on a query of its own.
 
     Args:
@@ -63,7 +67,7 @@ class Samples:
     Example:
         >>> u = torch.rand(5, 1, 32)
         >>> samples = Samples(u, u.cumsum(-1) / 32, Grid.uniform(32, kind="cells"))
-        >>> few = samples[:3]
+        >>> few = samples[:3]  # Samples; samples[3] is one (u, z), as PyTorch's DataLoader asks
     """
 
     u: Tensor
@@ -102,17 +106,26 @@ class Samples:
     def __len__(self) -> int:
         return len(self.u)
 
-    def __getitem__(self, index: slice | Tensor) -> Samples:
-        if not isinstance(index, slice):
-            is_row = isinstance(index, Tensor) and index.ndim == 1 and index.layout == torch.strided
-            if not is_row or index.is_floating_point() or index.is_complex():
+    @overload
+    def __getitem__(self, index: slice | Tensor | list[int]) -> Samples: ...
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]: ...
+
+    def __getitem__(self, index: slice | Tensor | list[int] | int) -> Samples | tuple[Tensor, Tensor]:
+        if is_number(index):
+            return self.__getitems__([index])[0]  # type: ignore[list-item]
+        chosen: slice | Tensor = as_row(index)
+        if not isinstance(chosen, slice):
+            is_row = isinstance(chosen, Tensor) and chosen.ndim == 1 and chosen.layout == torch.strided
+            if not is_row or chosen.is_floating_point() or chosen.is_complex():
                 raise refused_index(index)
         try:  # a GPU need not tell the indices
             checks = {
-                name: values[index.to(values.device) if isinstance(index, Tensor) else index]
+                name: values[chosen.to(values.device) if isinstance(chosen, Tensor) else chosen]
                 for name, values in self.checks.items()
             }
-            return Samples(self.u[index], self.z[index], self.grid.of_samples(index), self.query, checks)
+            return Samples(self.u[chosen], self.z[chosen], self.grid.of_samples(chosen), self.query, checks)
         except (TypeError, ValueError, IndexError) as error:
             if isinstance(error, UsageError):
                 raise

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from operformer.domain import Pairs
-from operformer.domain.samples import BLOCK, Moments, z_grid
+from operformer.domain.dataset import BLOCK
+from operformer.domain.samples import Moments, z_grid
 
 
 @dataclass(frozen=True)

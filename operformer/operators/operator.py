@@ -25,6 +25,7 @@ from operformer.errors import UsageError
 from operformer.files import write_bytes, write_json
 from operformer.memory import require_memory
 from operformer.settings import check_count, named
+from operformer.version import VERSION
 
 T = TypeVar("T")
 
@@ -185,14 +186,14 @@ class Operator(nn.Module, ABC):
 
     @checked
     def save_pretrained(self, folder: str | Path, weights: Mapping[str, Tensor] | None = None) -> None:
-        """Write ``model.safetensors`` and ``config.json``; nothing in them can run.
+        """Write ``model.safetensors`` and ``config.json``, which says which version wrote it; nothing in them can run.
 
         ``weights`` take the place of its own, such as averaged ones or those that several processes share.
         """
         folder = Path(folder)
         given = self.state_dict() if weights is None else weights
         write_bytes(folder / "model.safetensors", save({k: t.detach().cpu().contiguous() for k, t in given.items()}))
-        write_json(folder / "config.json", self.description)
+        write_json(folder / "config.json", {**self.description, "version": VERSION})
 
     def _checked(self, u: Tensor, grid: Grid | None) -> Grid:
         """The grid of u, after both were compared with what the operator takes."""

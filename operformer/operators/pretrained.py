@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from hashlib import sha256
 from inspect import signature
@@ -16,7 +17,7 @@ from safetensors.torch import load as load_tensors
 from torch import Tensor
 
 from operformer.checking import checked
-from operformer.errors import DataError, ResourceError, UsageError
+from operformer.errors import DataError, OperformerWarning, ResourceError, UsageError
 from operformer.files import check_file, read_bytes, read_json
 from operformer.operators.baselines import AFNO, FNO, GalerkinTransformer
 from operformer.operators.codomain import CodomainNO
@@ -43,6 +44,11 @@ OPERATORS: dict[str, type[Operator]] = {
 }
 
 
+# Until 0.2.0, whose files do not name their version.
+_EARLIER_SOURCES = (
+    "this TNO was saved when sources were some of the points; they are averages over cells now, so its output differs; "
+    "train it again, or set operator.sources = None"
+)
 SCALES = ("input_scale", "output_scale", "domain_extent")  # what would lose every value if it were 0
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -93,6 +99,8 @@ def load_hashed(folder: str | Path) -> tuple[Operator, str]:
     with torch.random.fork_rng(devices=[]):  # first weights are drawn on the CPU, and not kept
         operator = _build(config, folder / "config.json")
     operator.to(kind).load_state_dict(weights)
+    if "version" not in config and config["settings"].get("sources") is not None:
+        warnings.warn(_EARLIER_SOURCES, OperformerWarning, stacklevel=3)
     return operator.eval(), _hash(folder / "config.json", content)
 
 

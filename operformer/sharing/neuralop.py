@@ -6,7 +6,9 @@ grid). Nothing here imports it.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -14,8 +16,9 @@ from torch import Tensor, nn
 
 from operformer.domain import Grid
 from operformer.domain.grid import UNIFORM_KINDS, UniformKind
-from operformer.errors import UsageError
+from operformer.errors import DataError, UsageError
 from operformer.operators.operator import Operator
+from operformer.operators.pretrained import make_operator
 
 
 def as_neuralop(operator: Operator, kind: UniformKind | Grid = "nodes") -> AsNeuralop:
@@ -37,17 +40,71 @@ class AsNeuralop(nn.Module):
     def __init__(self, operator: Operator, kind: UniformKind | Grid) -> None:
         super().__init__()
         self.operator, self.kind = operator, kind
+        self._asks = operator.is_zero_at_boundary  # of the first batch of a training
 
     def forward(self, x: Tensor, **rest: Any) -> Tensor:
         """The operator's output; the rest of a batch, such as y, is for the loss."""
         kind = self.kind
         grid = kind if isinstance(kind, Grid) else Grid.uniform(tuple(x.shape[2:]), self.operator.bounds, kind)
+        if self._asks and self.training and isinstance(rest.get("y"), Tensor):
+            _check_zero_at_boundary(rest["y"], grid)
+            self._asks = False
         return self.operator(x, grid.to(x.device))
 
     def save_checkpoint(self, save_folder: str | Path, save_name: str) -> None:
-        """The weights where, and as, neuraloperator's Trainer looks for them when it goes on."""
-        Path(save_folder).mkdir(parents=True, exist_ok=True)
-        torch.save(self.state_dict(), Path(save_folder) / f"{save_name}_state_dict.pt")
+        """The weights and what the operator is, where neuraloperator's Trainer looks for them when it goes on."""
+        weights, described = _checkpoint(save_folder, save_name)
+        weights.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(self.state_dict(), weights)
+        kind = self.kind if isinstance(self.kind, str) else {f.name: getattr(self.kind, f.name) for f in fields(Grid)}
+        torch.save({**self.operator.description, "kind": kind}, described)
+
+    @classmethod
+    def from_checkpoint(
+        cls, save_folder: str | Path, save_name: str, map_location: torch.device | str | None = None
+    ) -> AsNeuralop:
+        """The model that `save_checkpoint` wrote, as neuraloperator's models are read; nothing in the files can run.
+
+        Args:
+            save_folder: the folder of the checkpoint.
+            save_name: its name, "model" in the folders of neuraloperator's Trainer.
+            map_location: the device of the weights; the CPU if not given.
+        """
+        weights, described = (_read(path, map_location or "cpu") for path in _checkpoint(save_folder, save_name))
+        settings = {**described["settings"], "name": described["operator"], "wrappers": described["wrappers"]}
+        kind: Any = described["kind"] if isinstance(described["kind"], str) else Grid(**described["kind"])
+        model = cls(make_operator(settings, "settings"), kind)
+        model.to(next(iter(weights.values())))
+        model.load_state_dict(weights)
+        return model
+
+
+def _checkpoint(folder: str | Path, name: str) -> tuple[Path, Path]:
+    """Where neuraloperator has the weights of a model, and its settings."""
+    return Path(folder) / f"{name}_state_dict.pt", Path(folder) / f"{name}_metadata.pkl"
+
+
+def _read(path: Path, device: torch.device | str) -> dict[str, Any]:
+    try:
+        return torch.load(path, map_location=device, weights_only=True)
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}; give the folder that save_checkpoint wrote") from None
+    except (UnpicklingError, RuntimeError, EOFError) as error:
+        raise DataError(f"{path} is no checkpoint of as_neuralop ({str(error).splitlines()[0]})") from None
+
+
+def _check_zero_at_boundary(y: Tensor, grid: Grid) -> None:
+    """Refuse outputs that an output normaliser has moved away from zero, which such an operator cannot learn."""
+    if grid.axes is None or tuple(y.shape[2:]) != grid.shape:
+        return
+    on_boundary = torch.ones(grid.shape, dtype=torch.bool, device=y.device)
+    on_boundary[(slice(1, -1),) * grid.dim] = False
+    away = y[..., on_boundary].mean((0, -1)).abs()
+    if bool((away > y.flatten(2).square().mean((0, -1)).sqrt() / 2).any()):
+        raise UsageError(f"the outputs are {float(away.max()):.2g} at the boundary, and {_ZERO}")
+
+
+_ZERO = "this operator's are zero there; train it without an output normalizer, or with one of mean 0"
 
 
 @torch.no_grad()
@@ -65,6 +122,8 @@ def carry_normalizers(operator: Operator, processor: Any) -> None:
         _normalisation(getattr(processor, name, None), getattr(operator, channels), name)
         for name, channels in (("in_normalizer", "in_channels"), ("out_normalizer", "out_channels"))
     )
+    if operator.is_zero_at_boundary and bool((out_mean != 0).any()):
+        raise UsageError(f"the output normalizer adds a mean, and {_ZERO}")
     operator.input_mean.copy_(mean.to(operator.input_mean) + scale.to(operator.input_mean) * operator.input_mean)
     operator.input_scale.mul_(scale.to(operator.input_scale))
     operator.output_mean.mul_(out_scale.to(operator.output_mean)).add_(out_mean.to(operator.output_mean))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from operformer.domain import Pairs
+from operformer.domain.dataset import BLOCK
 from operformer.domain.interpolation import interpolate
-from operformer.domain.samples import BLOCK, Moments, z_grid
+from operformer.domain.samples import Moments, z_grid
 from operformer.errors import UsageError
 from operformer.operators import Operator
 from operformer.operators.operator import check_takes_functions

@@ -102,7 +102,7 @@ def test_slices_backwards_and_of_nothing(folder, whole):
 def test_other_indices_are_refused(folder):
     stored = open_pairs(folder)
     tensors = torch.tensor(3), torch.tensor([1.0]), torch.tensor([[1]]), torch.ones(22, dtype=torch.bool)
-    for index in (*tensors, 3, [1, 2], "a", None):
+    for index in (*tensors, [1.0], "a", None):
         with pytest.raises(UsageError, match="slice or a row of indices"):
             stored[index]
     for position in (23, -24, 10**12):

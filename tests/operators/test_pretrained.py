@@ -1,6 +1,7 @@
 """Operators written to a folder and read back; files that are not what they claim to be."""
 
 import json
+import warnings
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 import operformer
 from operformer import TNO, Grid, Transformer, UniversalTNO
-from operformer.errors import DataError
+from operformer.errors import DataError, OperformerWarning
 
 OPERATORS = {
     "TNO": (TNO, {"hidden_channels": 10, "n_layers": 2, "n_heads": 5, "initial_channels": 1}),
@@ -60,6 +61,7 @@ def test_two_files_are_written_and_nothing_in_them_can_run(folder):
     config = json.loads((folder / "config.json").read_text())
     assert config["operator"] == "TNO"
     assert config["settings"]["hidden_channels"] == 10
+    assert config["version"] == operformer.__version__
     assert load_file(folder / "model.safetensors").keys() == make("TNO").state_dict().keys()
 
 
@@ -68,6 +70,19 @@ def test_saving_again_replaces_what_was_there(folder):
     other.save_pretrained(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
     assert isinstance(operformer.load(folder), UniversalTNO)
+
+
+def test_sources_of_files_without_a_version_were_points(tmp_path):
+    """Until 0.2.0 sources were some of the points: what such a file gives now is said to differ."""
+    TNO(1, 1, 1, hidden_channels=4, n_layers=1, n_heads=2, sources=5).save_pretrained(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        operformer.load(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["version"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.warns(OperformerWarning, match="averages over cells now, so its output differs"):
+        assert operformer.load(tmp_path).sources == 5
 
 
 # Damage

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from operformer import FANO, TNO, Grid, ViTNO, load
-from operformer.errors import UsageError
+from operformer import FANO, TNO, Grid, Increment, Smoothing, ViTNO, load
+from operformer.errors import DataError, UsageError
 from operformer.evaluation.errors import evaluate
 from operformer.evaluation.loss import relative_l2
 from operformer.problems import Darcy
-from operformer.sharing.neuralop import UniformOnly, as_neuralop, carry_normalizers
+from operformer.sharing.neuralop import AsNeuralop, UniformOnly, as_neuralop, carry_normalizers
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -140,3 +140,43 @@ def test_tensors_may_lie_on_any_grid():
     assert torch.equal(as_neuralop(operator, "left")(u), operator(u, Grid.uniform(5, kind="left")))
     with pytest.raises(UsageError, match="kind must be a Grid or one of nodes, cells, periodic, left"):
         as_neuralop(operator, "rectilinear")
+
+
+@pytest.mark.parametrize("kind", ["cells", Grid.scattered(torch.rand(35, 2), torch.rand(35))])
+def test_a_model_comes_from_its_checkpoint(kind, tmp_path):
+    """As neuraloperator's models do, from a folder of its Trainer; without unpickling anything that could run."""
+    torch.manual_seed(5)
+    model = as_neuralop(Increment(TNO(2, **SMALL, sources=9)), kind).double().eval()
+    model.operator.operator.output_scale.fill_(3.0)
+    model.save_checkpoint(tmp_path, "best_model")
+    assert {path.name for path in tmp_path.iterdir()} == {"best_model_state_dict.pt", "best_model_metadata.pkl"}
+    again = AsNeuralop.from_checkpoint(tmp_path, "best_model").eval()
+    x = torch.randn(2, 1, *((5, 7) if kind == "cells" else (35,))).double()
+    torch.testing.assert_close(again(x), model(x), atol=0, rtol=0)
+    with pytest.raises(DataError, match=r"there is no file .*model_state_dict\.pt"):
+        AsNeuralop.from_checkpoint(tmp_path, "model")
+    (tmp_path / "best_model_metadata.pkl").write_bytes(b"not a file of torch")
+    with pytest.raises(DataError, match="is no checkpoint of as_neuralop"):
+        AsNeuralop.from_checkpoint(tmp_path, "best_model")
+
+
+def test_inside_its_uncertainty_operator(tmp_path):
+    torch.manual_seed(6)
+    models = (as_neuralop(TNO(2, **SMALL), "cells") for _ in range(2))
+    both = neuralop.models.UQNO(base_model=next(models), residual_model=next(models)).eval()
+    both.save_checkpoint(tmp_path, "uqno")
+    again, x = neuralop.models.UQNO.from_checkpoint(tmp_path, "uqno").eval(), torch.randn(2, 1, 5, 7)
+    for found, expected in zip(again(x), both(x), strict=True):
+        torch.testing.assert_close(found, expected, atol=0, rtol=0)
+
+
+def test_an_output_that_is_zero_at_the_boundary_is_not_moved(samples):
+    torch.manual_seed(7)
+    operator = FANO((2, 2), 3, **SMALL, last=Smoothing("dirichlet"))
+    with pytest.raises(UsageError, match="at the boundary, and this operator's are zero there; train it without"):
+        train(operator, samples, LpLoss(d=2), epochs=1)
+    model = as_neuralop(operator, "cells").train()
+    model(x=samples.u, y=samples.z)  # as they are, they are learned
+    processor = DefaultDataProcessor(fitted(samples.u), fitted(samples.z))
+    with pytest.raises(UsageError, match="the output normalizer adds a mean"):
+        carry_normalizers(operator, processor)

@@ -1,0 +1,3 @@
+"""The version of the library, for files that say which one wrote them."""
+
+VERSION = "0.2.0"
