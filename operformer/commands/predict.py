@@ -207,13 +207,11 @@ def _band(calibration: Calibration, found: Samples) -> dict[str, Any]:
 
 def _trained_query(run: Path) -> Grid | None:
     """Where z was known in the training samples, if that was a grid of its own and the set is still there."""
-    from operformer.data.store import Imported
     from operformer.errors import OperformerError
     from operformer.runs import read_experiment
 
     try:
-        problem = read_experiment(run).problem
-        return problem.stored.query if isinstance(problem, Imported) else None
+        return read_experiment(run).problem.query
     except OperformerError:
         return None
 

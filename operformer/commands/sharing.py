@@ -39,6 +39,8 @@ def models() -> None:
 def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic", "left"] | None = None) -> None:
     """Write a trained operator as one graph for uniform grids of any resolution: .pt2 (torch.export) or .onnx.
 
+    Where z had points of its own in the training samples, the graph gives z there.
+
     Parameters
     ----------
     run
@@ -53,15 +55,16 @@ def export(run: Path, out: Path, *, kind: Literal["nodes", "cells", "periodic", 
     from operformer.runs import read_experiment
     from operformer.sharing.exporting import export as write
 
-    is_run, names, units = (run / "operator").is_dir(), (), None
+    is_run, names, units, query = (run / "operator").is_dir(), (), None, None
     if is_run:
         experiment = read_experiment(run)
         problem = experiment.problem
         names, units = (problem.input_names, problem.output_names), problem.units  # type: ignore[assignment]
+        query = problem.query
         own = problem.grid(experiment.data.resolution).kind
         if kind is None and own not in UNIFORM_KINDS:
             kinds = ", ".join(UNIFORM_KINDS)
             raise UsageError(f"{run} was trained on {own} points; give the --kind of the graph's grid: one of {kinds}")
         kind = kind or own  # type: ignore[assignment]  # one of them
-    path = write(load(run / "operator" if is_run else run), out, kind or "nodes", names, units=units)
+    path = write(load(run / "operator" if is_run else run), out, kind or "nodes", names, query, units=units)
     console.print(f"exported: {path}", soft_wrap=True)

@@ -335,7 +335,9 @@ def _files(path: Path) -> list[Path]:
         return [path]
     if (path / MANIFEST).is_file():
         raise DataError(f"{path} is a finished set of pairs; open it with operformer.data.store.open_pairs")
-    found = sorted(one for one in path.iterdir() if one.suffix in HDF5 or is_mesh(one))
+    everything = sorted(path.iterdir())
+    # An .xdmf has its values in an .h5 beside it.
+    found = list(filter(is_mesh, everything)) or [one for one in everything if one.suffix in HDF5]
     if not found:
         kinds = ", ".join((".hdf5", *READERS))
         raise DataError(f"{path} is a folder without {kinds} files; give one that has some, or a file")

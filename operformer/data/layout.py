@@ -159,10 +159,11 @@ def _shared_space(shapes: list[tuple[int, ...]], dim: int | None) -> dict[str, i
 def question(shapes: Mapping[str, tuple[int, ...]], space: Mapping[str, int] | None) -> str:
     """What to ask about shapes that could mean several things."""
     given = " and ".join(f"{one} {two}" for one, two in shapes.items())
+    hint = "; where z is on points of its own, name them by --query and those of u by --axes"
     known = f" on a grid of {' x '.join(map(str, space.values()))}" if space else ""
     return (
         f"the axes of {given}{known} could mean several things; say which they are by a layout, such as "
-        f"{_examples(max(len(shape) for shape in shapes.values()))}"
+        f"{_examples(max(len(shape) for shape in shapes.values()))}{hint if len(set(shapes.values())) > 1 else ''}"
     )
 
 

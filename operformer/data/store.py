@@ -30,7 +30,9 @@ from operformer.domain.dataset import Dataset, as_row, is_number
 from operformer.domain.grid import UNIFORM_KINDS, positions, refused_index
 from operformer.domain.interpolation import nested_grids
 from operformer.errors import DataError, UsageError
+from operformer.problems import Symmetry
 from operformer.problems.problem import Problem
+from operformer.problems.symmetry import named_symmetries
 
 if TYPE_CHECKING:
     from operformer.data.shard import Shard
@@ -148,11 +150,26 @@ class StoredPairs(Dataset):
 
 @dataclass(frozen=True)
 class Imported(Problem):
-    """A set of samples as a problem to learn, on the set's grid. It has no law, so nothing can be drawn from it."""
+    """A set of samples as a problem to learn, on the set's grid. It has no law, so nothing can be drawn from it.
+
+    ``symmetry`` names what is known of the law nevertheless, for ``training.augment``; see `named_symmetries`.
+    """
 
     folder: str
+    symmetry: tuple[str, ...] = ()
 
     has_law = False
+
+    @property
+    def query(self) -> Grid | None:
+        """Where the set's z is known, if not on the grid of u."""
+        return self.stored.query
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """Those that the user names."""
+        stored = self.stored
+        return named_symmetries(self.symmetry, stored.grid.dim, stored.channels)
 
     @property
     def stored(self) -> StoredPairs:

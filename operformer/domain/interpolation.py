@@ -35,7 +35,6 @@ def interpolate(u: Tensor, grid: Grid, query: Grid) -> Tensor:
         (..., *query.shape).
     """
     check_values(u.unsqueeze(0), grid)  # a channel axis is not needed here
-    check_readable(grid, query)
     if grid.counts is not None:
         return torch.stack([interpolate(one, grid.of_sample(k), query) for k, one in enumerate(unpad(u, grid))])
     neighbours, shares = _stencil(grid, query)
@@ -51,10 +50,12 @@ def _stencil(grid: Grid, query: Grid) -> tuple[Tensor, Tensor]:
     make = _scattered_stencil if grid.axes is None else _product_stencil
     # What a compiler traces must not outlive the trace, nor must a graph of gradients.
     if torch.compiler.is_compiling() or grid.points.requires_grad or query.points.requires_grad:
+        check_readable(grid, query)
         return make(grid, query)
     kept = _STENCILS.setdefault(grid, WeakKeyDictionary())
     if query in kept:
         return kept[query]
+    check_readable(grid, query)  # once: it waits for a GPU
     with torch.inference_mode(False), torch.no_grad():  # a tensor of inference mode could not be used in a training
         made = make(grid, query)
     if made[0].numel() <= MOST_KEPT:

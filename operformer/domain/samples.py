@@ -1,5 +1,7 @@
 """Samples: pairs of functions (u, z) on one grid or on two, ragged values, and moments over samples."""
 
+# DESIGN.md: Outputs may have points of their own
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -175,6 +177,8 @@ def _check_query(grid: Grid, query: Grid) -> None:
         raise UsageError(f"the query must be the same points for all samples: got {query}; try Grid.scattered(points)")
     if query.dim != grid.dim:
         raise UsageError(f"grid and query must have the same dimension: got {grid} and {query}")
+    if query.points.device.type != "cpu":  # looking would wait for a GPU at every batch; operators look once
+        return
     for k, (lower, upper) in enumerate(grid.bounds):
         first, last = float(query.points[..., k].min()), float(query.points[..., k].max())
         slack = 1e-12 * (upper - lower)  # n dt may be rounded past the end

@@ -88,6 +88,11 @@ class Problem(ABC):
         return len(self.output_names)
 
     @property
+    def query(self) -> Grid | None:
+        """Where z is known, if it is not on the grid of u: on a grid of its own, the same at all resolutions."""
+        return None
+
+    @property
     def symmetries(self) -> tuple[Symmetry, ...]:
         """Moves that leave the law as it is, to be applied in turn; none unless a problem names them."""
         return ()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from operformer.domain import Grid, Pairs, Samples
+from operformer.domain.samples import z_grid
 from operformer.errors import UsageError
 
 
@@ -85,15 +86,19 @@ def moved(samples: Samples, symmetries: Sequence[Symmetry], uniform: Tensor) -> 
         check_symmetry(symmetry, samples)
         powers = symmetry.powers(grid, draws).to(u.device)
         u = symmetry.move(u, grid, powers, symmetry.u_signs)
-        z = symmetry.move(z, grid, powers, symmetry.z_signs)
-    return Samples(u, z, grid)
+        z = symmetry.move(z, z_grid(samples), powers, symmetry.z_signs)
+    return Samples(u, z, grid, samples.query)
 
 
 def check_symmetry(symmetry: Symmetry, samples: Pairs) -> None:
     """Refuse samples whose points the symmetry does not permute."""
-    grid = samples.grid
-    if samples.query is not None:
-        raise UsageError("symmetries move u and z on one grid: got samples with a query; set training.augment to false")
+    if samples.query is not None and symmetry.shifted is not None:
+        raise UsageError("shifts need u and z on one grid: got samples with a query; set training.augment to false")
+    for grid in {samples.grid, z_grid(samples)}:
+        _check_grid(symmetry, grid)
+
+
+def _check_grid(symmetry: Symmetry, grid: Grid) -> None:
     moves = symmetry.flipped or symmetry.transposed or symmetry.shifted is not None
     if moves and grid.kind not in ("nodes", "cells", "periodic"):
         raise UsageError(f"symmetries that move D need a uniform grid: got {grid}; set training.augment to false")
@@ -101,6 +106,31 @@ def check_symmetry(symmetry: Symmetry, samples: Pairs) -> None:
         raise UsageError(f"shifts need a periodic grid or cells: got {grid}; set training.augment to false")
     if symmetry.transposed and (len(grid.shape) != 2 or grid.shape[0] != grid.shape[1]):
         raise UsageError(f"the symmetries of the square need the same number of points along both axes: got {grid}")
+
+
+def named_symmetries(names: Sequence[str], dim: int, channels: tuple[int, int]) -> tuple[Symmetry, ...]:
+    """Symmetries that a user knows of a law, by name: each is one move.
+
+    "mirror x" reverses an axis, "exchange" swaps the axes of a square, "shift x" moves along a period, and "sign"
+    changes the signs of u and of z.
+    """
+    found = []
+    for name in names:
+        kind, _, letter = name.partition(" ")
+        axis = "xyz"[:dim].find(letter) if letter else -1
+        if name == "sign":
+            found.append(Symmetry(u_signs=(-1,) * channels[0], z_signs=(-1,) * channels[1]))
+        elif name == "exchange" and dim == 2:
+            found.append(Symmetry(transposed=True))
+        elif kind == "mirror" and axis >= 0:
+            found.append(Symmetry(flipped=(axis,)))
+        elif kind == "shift" and axis >= 0:
+            found.append(Symmetry(None, shifted=(axis, 1)))
+        else:
+            choices = [f'"{kind} {letter}"' for kind in ("mirror", "shift") for letter in "xyz"[:dim]]
+            choices += ['"exchange"'] * (dim == 2) + ['"sign"']
+            raise UsageError(f"a symmetry in dimension {dim} is {', '.join(choices)}: got {name!r}")
+    return tuple(found)
 
 
 # They generate the eight symmetries of the square, for laws of scalars that treat its corners alike.

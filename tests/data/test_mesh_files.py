@@ -117,11 +117,11 @@ def test_a_set_on_disk_keeps_its_mesh_and_refuses_several(tmp_path):
     home, cells = tmp_path / "files", [("triangle", [[0, 1, 3], [1, 4, 3]])]
     home.mkdir()
     for k in range(2):
-        save(home / f"{k}.vtu", cells)
+        save(home / f"{k}.xdmf", cells)  # which puts an .h5 beside it
     stored = import_pairs(home, tmp_path / "set")
     assert stored.grid.cells[0].corners.tolist() == cells[0][1]
     assert torch.equal(stored.grid.weights, read(home).grid.weights)
     assert torch.equal(stored.read().u.double(), read(home).u.double())
-    save(home / "2.vtu", [("triangle", [[0, 1, 2]])], POINTS[[0, 1, 3]])
+    save(home / "2.xdmf", [("triangle", [[0, 1, 2]])], POINTS[[0, 1, 3]])
     with pytest.raises(UsageError, match="a set on disk has one grid"):
         import_pairs(home, tmp_path / "other")

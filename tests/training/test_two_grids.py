@@ -10,11 +10,12 @@ from operformer.domain.interpolation import graded_grid, interpolate
 from operformer.errors import UsageError
 from operformer.evaluation.conformal import calibrate, coverage
 from operformer.operators.baselines import AFNO
-from operformer.problems import Symmetry
+from operformer.problems.symmetry import moved, named_symmetries
 from operformer.training.normalisation import fit_normalisation
 from operformer.training.recommend import recommend
 
 GRID, QUERY = graded_grid(Grid.uniform(40), 0.3), Grid.uniform(25, kind="cells")
+QUERY_OF_5 = Grid.uniform(5, kind="cells")
 FEW = Grid.scattered([[0.03], [0.51], [0.77], [0.98]])
 SMALL = {"hidden_channels": 16, "n_layers": 2}
 HOW = Training(epochs=10, batch_size=6, learning_rate=8e-3, schedule="one-cycle", optimizer="muon", loss="l2+h1")
@@ -100,9 +101,25 @@ def test_what_does_not_fit_is_refused(change, message):
         replace(integrals(3), **change)
 
 
-def test_modules_without_a_query_and_symmetries_are_refused(tmp_path):
+def test_modules_without_a_query_and_shifts_are_refused(tmp_path):
     with pytest.raises(UsageError, match=r"called with \(u, grid, query\)"):
         calibrate(lambda u, grid: u, integrals(40))
-    how = replace(HOW, augment=True)
+    how, shifts = replace(HOW, augment=True), named_symmetries(["shift x"], 1, (1, 1))
     with pytest.raises(UsageError, match=r"samples with a query; set training.augment to false"):
-        train(OPERATORS["TNO"](), integrals(8), integrals(8), how, tmp_path, symmetries=(Symmetry(flipped=(0,)),))
+        train(OPERATORS["TNO"](), integrals(8), integrals(8), how, tmp_path, symmetries=shifts)
+
+
+def test_symmetries_that_a_user_names_move_both_grids():
+    samples = Samples(torch.rand(4, 2, 6), torch.rand(4, 1, 5), Grid.uniform(6), QUERY_OF_5)
+    mirror, sign = named_symmetries(["mirror x", "sign"], 1, (2, 1))
+    uniform = torch.tensor([[0.1, 0.1, 0.9, 0.9], [0.1, 0.9, 0.1, 0.9]])  # which of the samples each one moves
+    found = moved(samples, (mirror, sign), uniform)
+    for values, before in ((found.u, samples.u), (found.z, samples.z)):
+        assert torch.equal(values[0], before[0])
+        assert torch.equal(values[1], -before[1])
+        assert torch.equal(values[2], before[2].flip(-1))
+        assert torch.equal(values[3], -before[3].flip(-1))
+    assert found.query is QUERY_OF_5
+    for wrong in ("mirror y", "exchange", "turn"):
+        with pytest.raises(UsageError, match=r'in dimension 1 is "mirror x", "shift x", "sign": got'):
+            named_symmetries([wrong], 1, (1, 1))
