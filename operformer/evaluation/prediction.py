@@ -95,7 +95,7 @@ def _outside(grid: Grid, there: Grid | None, domain: Grid | None) -> Tensor | No
 
 
 def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:
-    """The uniform grid of so many points along each axis in the domain of a grid, of its kind if it is uniform."""
+    """The uniform grid with ``resolution`` points an axis in the domain of a grid, of its kind if it is uniform."""
     sizes = (resolution,) * grid.dim if isinstance(resolution, int) else tuple(resolution)
     sizes = sizes * grid.dim if len(sizes) == 1 else sizes
     if len(sizes) != grid.dim:
