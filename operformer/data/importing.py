@@ -119,8 +119,8 @@ def _store(
         first = block.grid if first is None else first
         if not torch.equal(first.points, block.grid.points):
             raise UsageError(
-                f"a set on disk has one grid: got {first} and {block.grid}; read them with operformer.read and train "
-                "from memory"
+                f"a set on disk has one grid, here each sample has its own: got {first} and {block.grid}; read them "
+                "with operformer.read and train in Python"
             )
         count += len(block)
         for values in (block.u, block.z):

@@ -300,7 +300,11 @@ class Options:
         for letter in missing:
             known = len(axes[letter]) if letter in axes else "no"
             wanted = f"{known} coordinates of {letter} for {extent[letter]} values"
-            raise DataError(f"{contents.path} has {wanted}; say what grid it is, such as nodes, or give a Grid")
+            other = next((name for name, count in extent.items() if count == known and name not in space), None)
+            swapped = f"exchange {letter} and {other} in the layout, " if other else ""
+            raise DataError(
+                f"{contents.path} has {wanted}; {swapped}say what grid it is, such as nodes, or give a Grid"
+            )
         return {letter: axes[letter] for letter in space}
 
     def _box(self, dim: int) -> GivenBounds | None:

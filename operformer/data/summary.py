@@ -52,7 +52,8 @@ class Summary:
         for what, samples in zip(whats, (self.not_finite_u, self.not_finite_z, self.zero_z), strict=True):
             if samples:
                 noun = "sample" if len(samples) == 1 else "samples"
-                table.append(f"{what} {noun} {_listed([str(k) for k in samples])}; no training takes it")
+                listed = _listed([str(k) for k in samples])
+                table.append(f"{what} {noun} {listed}; no training takes it, and --skip leaves it out of an import")
         if self.repeated_u:
             table.append(f"u is the same in samples {_listed([f'{one} = {other}' for one, other in self.repeated_u])}")
         return table

@@ -68,6 +68,7 @@ class ModalOperator(PatchedOperator):
     """
 
     _analysis: Analysis = "quadrature"
+    _told_of: float = 0.0  # the largest quadrature error that was warned of
 
     def __init__(
         self,
@@ -141,7 +142,10 @@ class ModalOperator(PatchedOperator):
 
 
 def look_at_points(operator: ModalOperator, grid: Grid, points: ScatteredPatches) -> None:
-    """Warn of scattered points that do not resolve the modes; refuse least squares that they do not settle."""
+    """Warn of scattered points that do not resolve the modes; refuse least squares that they do not settle.
+
+    An operator warns again only where it is worse, or points of their own in each sample would warn with each.
+    """
     basis, n_modes = operator.spectrum.basis, operator.spectrum.n_modes
     modes = " x ".join(map(str, n_modes))
     where = f"in each of {' x '.join(map(str, operator.partition))} patches"
@@ -154,11 +158,14 @@ def look_at_points(operator: ModalOperator, grid: Grid, points: ScatteredPatches
             )
         return
     error = quadrature_error(points, basis, n_modes)
-    if error > MOST_QUADRATURE_ERROR:
-        remedy = f"use about {points_needed(grid, error, MOST_QUADRATURE_ERROR)}"
+    if error > max(MOST_QUADRATURE_ERROR, operator._told_of):
+        operator._told_of = error
+        remedy = f"use about {points_needed(grid, error, MOST_QUADRATURE_ERROR)} or fewer modes"
+        if condition_number(points, basis, n_modes) <= MOST_CONDITION:
+            remedy += ', set operator.analysis = "least-squares"'
         warnings.warn(
             f"{grid.shape[0]} scattered points do not resolve {modes} modes {where}: the integrals are off by "
-            f'{error:.0%}; {remedy}, set operator.analysis = "least-squares", or interpolate u to a grid and read the '
+            f"{error:.0%}; {remedy}, or interpolate u to a grid and read the "
             "output there: operator(interpolate(u, points, grid), grid, query=points)",
             OperformerWarning,
             stacklevel=2,

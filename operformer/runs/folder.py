@@ -99,6 +99,11 @@ def read_run(folder: Path) -> Run:
 def read_experiment(folder: Path) -> Experiment:
     """The experiment of a run's folder."""
     if not (folder / "experiment.json").is_file():
+        if (folder / "training.json").is_file():
+            raise DataError(
+                f"{folder} was trained in Python, where the samples are; use operformer.evaluate(operator, samples) "
+                "there, or train a set by operformer train; certify, predict and load take it as it is"
+            )
         raise DataError(f"{folder} holds no run; train one with: operformer train EXPERIMENT --out {folder}")
     try:
         return parse_stored(read_json(folder / "experiment.json"))

@@ -32,6 +32,7 @@ RACE = 120  # updates of each candidate, unless they take more than this part of
 SHARE = 0.3
 FEWEST = 12
 MOST_EPOCHS = 1000
+FEW_EPOCHS = 5
 
 
 @dataclass(frozen=True, repr=False)
@@ -223,10 +224,11 @@ def _trained(how: Training, per_update: float, count: int) -> str:
     epoch = _epoch_seconds(per_update, count, how)
     seconds = how.epochs * epoch
     total = f"{seconds:.2g} s" if seconds < 100 else f"{seconds / 60:.2g} minutes"
+    few = "; so few epochs teach little, so give it more minutes" if how.epochs < FEW_EPOCHS else ""
     return (
         f"training: {_counted(how.epochs)} of about {epoch:.2g} s, about {total} at this pace, "
         f"batches of {how.batch_size}, {how.loss} loss, "
-        f"{how.optimizer}, {how.schedule} to {how.learning_rate:g}"
+        f"{how.optimizer}, {how.schedule} to {how.learning_rate:g}{few}"
     )
 
 
