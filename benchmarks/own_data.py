@@ -1,4 +1,4 @@
-"""The default for one's own data beside an FNO, kernel ridge and POD: ten problems that are not in the catalogue.
+"""The default for one's own data beside an FNO, kernel ridge and POD: eleven problems that are not in the catalogue.
 
     python benchmarks/own_data.py [elliptic burgers ...] [--minutes 1.0] [--folder data/own] [--out rows.json]
 

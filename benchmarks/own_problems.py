@@ -1,4 +1,4 @@
-"""Ten problems that are not in the catalogue, as a user would bring them: .npz files with u, z and coordinates.
+"""Eleven problems that are not in the catalogue, as a user would bring them: .npz files with u, z and coordinates.
 
 Every draw is a sum of waves with random coefficients, so it is the same function at every resolution. `own_data.py`
 trains on them. ``python benchmarks/own_problems.py`` prints how far each solution is from one at twice the resolution.
@@ -259,6 +259,31 @@ def oscillator(rng, n):
     return force(times)[None], found.y[:1]
 
 
+def channel(rng, n):
+    """v . grad z = div(a grad z) + f in a channel, steady: z = 0 where v enters, no flux at walls, free at the outlet.
+
+    v = (1 - (2 y - 1)^2, 0) 1.5, u = (a, f). Cells of finite volumes, upwind, on four times finer cells.
+    """
+    fine = 4 * n
+    axes, h = [axis(fine, "cells")] * 2, 1 / fine
+    a, f = 0.05 * np.exp(0.8 * field(rng, axes)), 1 + field(rng, axes)
+    v = np.broadcast_to(1.5 * (1 - (2 * axes[1] - 1) ** 2), a.shape)
+    number = np.arange(fine**2).reshape(fine, fine)
+    matrix = sparse.csr_matrix((fine**2, fine**2))
+    for k in range(2):  # exchange between neighbours along an axis
+        one, other = (np.take(number, range(j, fine - 1 + j), k).ravel() for j in (0, 1))
+        rate = 2 / (1 / a.ravel()[one] + 1 / a.ravel()[other]) / h**2
+        flow = (v.ravel()[one] if k == 0 else 0 * rate) / h
+        for i, j, out in ((one, other, rate + flow), (other, one, rate)):  # what leaves i enters j
+            matrix = matrix + sparse.csr_matrix((out, (i, i)), matrix.shape)
+            matrix = matrix - sparse.csr_matrix((out, (j, i)), matrix.shape)
+    ends = np.zeros(a.shape)
+    ends[0] = 2 * a[0] / h**2  # z = 0 half a cell before the first
+    ends[-1] = v[-1] / h
+    z = splu((matrix + sparse.diags(ends.ravel())).tocsc()).solve(f.ravel()).reshape(fine, fine)
+    return tuple(w.reshape(-1, n, 4, n, 4).mean((2, 4)) for w in (np.stack([a, f]), z[None]))
+
+
 @dataclass(frozen=True)
 class Mesh:
     """Points of the L-shape [0, 1]^2 without [1/2, 1]^2, triangles, and the integrals of their hat functions."""
@@ -337,6 +362,7 @@ PROBLEMS = {
         OwnProblem("allen-cahn-3d", allen_cahn, 12, 3, "periodic"),
         OwnProblem("burgers", burgers, 128, 1, "periodic", train=300),
         OwnProblem("oscillator", oscillator, 101, 1, "nodes", train=300, length=12.0),
+        OwnProblem("channel", channel, 32, 2, "cells"),  # held out: no choice was made on it
     )
 }
 

@@ -3,7 +3,8 @@
     python benchmarks/speed_tables.py [--folder docs/speed] [--page docs/speed.md]
 
 Between the lines <!-- NAME --> and <!-- end of NAME --> of the page stands the table of FOLDER/NAME.json, if there is
-such a file: operators and baselines (operator_speed.py), attention (attention_speed.py), growth (cost_growth.py).
+such a file: operators and baselines (operator_speed.py), attention (attention_speed.py), growth (cost_growth.py) and
+laptop (laptop_step.py). Of the operators the page has the fastest form and the exact one.
 """
 
 import argparse
@@ -24,11 +25,16 @@ def markdown(columns, rows):
 def operators(found):
     columns = ["operator", "form", "precision", "batch", "step ms", "inference ms", "samples/s", "memory GiB"]
     missing = ["failed"] if any("failed" in row for row in found["rows"]) else []
-    return markdown([*columns, "floor ms", "H1", *missing], found["rows"])
+    rows = [row for row in found["rows"] if row["form"] != "eager" and (row["form"], row["precision"]) not in LEFT_OUT]
+    return markdown([*columns, "floor ms", "H1", *missing], rows)
+
+
+def laptop(found):
+    return markdown(["operator", "CPU ms", "to FNO"], found["rows"])
 
 
 def attention(found):
-    rows = [row for row in found["rows"] if row["form"] in ("plain", "ours", "mask")]
+    rows = [row for row in found["rows"] if row["form"] in ("ours", "mask")]  # "ratio" is to plain attention
     return markdown(["points", "head", "dtype", "what", "form", "ms", "ratio", "error"], rows)
 
 
@@ -50,7 +56,8 @@ def origin(made):
     return f"{made['device']}, {', '.join(known)}, commit {made['commit'] or 'unknown'}{changed}."
 
 
-TABLES = {"operators": operators, "baselines": operators, "attention": attention, "growth": growth}
+TABLES = {"operators": operators, "baselines": operators, "attention": attention, "growth": growth, "laptop": laptop}
+LEFT_OUT = (("compiled", "tf32"), ("compiled", "fp16"), ("literal", "full"))
 
 
 def with_tables(page, folder):

@@ -30,7 +30,7 @@ from operformer.memory import set_limit
 from operformer.terminal import leave_closed_pipe, open_standard_streams
 from operformer.text import plain
 
-STOPPED = "stopped; what was finished is kept, and the same command goes on from there"
+STOPPED = "stopped; what was finished is kept, and the same command resumes"
 OUT_OF_MEMORY = "out of memory; use a smaller batch, resolution or operator, or fewer workers"
 # What one wants to do, and the commands for it.
 GROUPS: dict[str, tuple[Callable[..., Any], ...]] = {

@@ -81,7 +81,7 @@ def check_name(name: str, known: list[str], complaint: str) -> None:
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What differs between nested plain values: both values by the key, section.setting; None where there is none."""
+    """What differs between nested plain values: both values by the key, section.setting; None where it has no value."""
     found: dict[str, tuple[Any, Any]] = {}
     for key in sorted(one.keys() | other.keys()):
         a, b = one.get(key), other.get(key)

@@ -46,7 +46,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def parse_value(text: str, where: str) -> Any:
-    """A value of TOML that a user gives in a command; what is none is a text."""
+    """A value of TOML that a user gives in a command; anything else is a text."""
     try:
         return parse_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -246,7 +246,7 @@ def test_a_training_that_is_stopped_goes_on_as_if_nothing_had_been(call, tmp_pat
     assert not [name for name in os.listdir(tmp_path / "mine" / "checkpoints") if name.startswith(".")]
     if number != "SIGKILL":
         assert_one_line(err)
-        assert "the same command goes on from there" in err
+        assert "the same command resumes" in err
 
 
 def test_evaluate_says_which_grids_it_leaves_out(call):

@@ -42,7 +42,7 @@ def generate(
     part: int | None = None,
     parts: int | None = None,
 ) -> None:
-    """Draw pairs of a problem into a folder; the same command again goes on, or mends damaged files.
+    """Draw pairs of a problem into a folder; the same command again resumes, or repairs damaged files.
 
     Files are the same bytes for every number of workers, and when several machines share the work: torchrun's and a
     SLURM array's variables are understood, or give --part and --parts.
@@ -288,7 +288,7 @@ def _part(part: int | None, parts: int | None) -> tuple[int, int]:
         task, count = _number("SLURM_ARRAY_TASK_ID"), _number("SLURM_ARRAY_TASK_COUNT")
         number, between = divmod(task - _number("SLURM_ARRAY_TASK_MIN", 0), _number("SLURM_ARRAY_TASK_STEP", 1) or 1)
         if between or not 0 <= number < count:
-            raise UsageError(f"task {task} is none of {count} evenly spaced ones; give --part and --parts")
+            raise UsageError(f"task {task} is not one of {count} evenly spaced ones; give --part and --parts")
         return number, count
     return 0, 1
 

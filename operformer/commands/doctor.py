@@ -41,7 +41,7 @@ class Finding:
 
 
 def doctor() -> int:
-    """Look at this machine: versions, threads, GPU, kernels, disk; what is missing, and the command that mends it.
+    """Look at this machine: versions, threads, GPU, kernels, disk; what is missing, and the command that installs it.
 
     The exit code is 0 if the library is usable here and 5 if it is not. Things that are absent are optional.
     """
@@ -123,7 +123,7 @@ def _torch() -> Any:
 
 
 def _processors(torch: Any) -> Iterator[Finding]:
-    """The CPU, and each GPU or the reason why there is none."""
+    """The CPU, and each GPU or the reason why there is no GPU."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = _gibibytes(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) if hasattr(os, "sysconf") else "?"
     yield Finding("CPU", "ok", f"{cores} cores, {torch.get_num_threads()} threads, {memory} memory")

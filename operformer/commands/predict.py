@@ -136,7 +136,7 @@ def _in_words(calibration: Calibration | None) -> list[str]:
 
 
 def _sources(operator: Operator, values: Tensor, where: Grid) -> list[str]:
-    """What attention to averages costs in accuracy, on the first functions; nothing where there is none."""
+    """What attention to averages costs in accuracy, on the first functions; nothing without them."""
     from operformer.evaluation.source_error import sentence, source_error
 
     if getattr(operator, "sources", None) is None:

@@ -103,7 +103,7 @@ def calibrate(
     alpha
         The probability that a function leaves the band, or that an error exceeds the bound.
     delta
-        The share of the domain that may lie outside; 0 is none.
+        The share of the domain that may lie outside; 0 allows none.
     spread
         The form of the band: the errors' root mean square at each point, which half of the samples are needed for, or
         the same width everywhere.

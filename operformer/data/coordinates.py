@@ -176,7 +176,7 @@ def find_cells(contents: Contents, taken: set[str], dim: int) -> np.ndarray | No
 def grid_of_mesh(points: np.ndarray, cells: np.ndarray, bounds: GivenBounds | None, path: Path) -> Grid:
     """The points of a mesh in the box that holds them, unless the user names one."""
     if not np.isfinite(points).all():
-        raise DataError(f"{path} has points that are not finite; mend the mesh")
+        raise DataError(f"{path} has points that are not finite; fix the mesh")
     with _refusing_points(bounds, path):
         return Grid.mesh(torch.tensor(points), torch.tensor(cells), bounds)
 

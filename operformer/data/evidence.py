@@ -31,7 +31,7 @@ class Evidence:
 
 
 def evidence_along(arrays: Sequence[np.ndarray], axis: int, nested: tuple[UniformKind, ...] | None = None) -> Evidence:
-    """What some arrays (samples, *space) of finite values, known on the same points, tell of an axis of space.
+    """What some arrays (samples, *space) of finite values, known on the same points, say about an axis of space.
 
     ``nested`` are the kinds of which a coarser file's points are among these, if there is one.
     """

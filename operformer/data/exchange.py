@@ -368,7 +368,7 @@ def _open(path: Path, outputs: Path | None, is_npy: bool) -> AbstractContextMana
             f"{path} is a pickle, which can run code; save its arrays as .npz, or with torch.save as a dict"
         )
     raise DataError(
-        f"{path} is none of .npz, .npy, HDF5, NetCDF, MATLAB and torch.save's .pt; convert it to one of them"
+        f"{path} is not one of .npz, .npy, HDF5, NetCDF, MATLAB and torch.save's .pt; convert it to one of them"
     )
 
 

@@ -108,7 +108,7 @@ class Progress(Protocol):
     """Who hears of the progress."""
 
     def found(self, count: int) -> None:
-        """So many samples were there already."""
+        """``count`` samples were there already."""
 
     def __call__(self, count: int) -> None:
         """So many more are made."""

@@ -28,7 +28,7 @@ MEANING: dict[UniformKind, str] = {
     "left": "i/n, without the upper end and without a period",
 }
 Ends = tuple[float, float]
-Look = Callable[[str], Evidence]  # what the values tell of an axis; they are read when it is first asked
+Look = Callable[[str], Evidence]  # what the values say about an axis; they are read when it is first asked
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def place_axes(
         axes: the coordinates along each axis, by its letter.
         told: the kinds that the user or the format leaves possible, for the axes of which they say something.
         bounds: the user's.
-        evidence: what the values tell of each axis.
+        evidence: what the values say about each axis.
         path: the file, for messages.
         usual: the kind to take where several remain possible: what an operator was trained on.
     """
@@ -99,7 +99,7 @@ def place_shape(
         extent: how many points there are along each axis.
         told: the kinds that the user or the format leaves possible, for the axes of which they say something.
         bounds: the user's; the unit cube if None.
-        evidence: what the values tell of each axis.
+        evidence: what the values say about each axis.
         path: the file, for messages.
         unused: rows of numbers in the file that may be the coordinates.
     """

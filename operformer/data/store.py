@@ -266,7 +266,7 @@ class _Shelf:
             self._verified.add(index)
 
 
-_REMEDY = "the command that made the set mends it when run again"
+_REMEDY = "run the command that made the set again to repair it"
 
 
 def check_size(folder: Path, record: ShardRecord) -> None:

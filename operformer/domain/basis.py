@@ -44,7 +44,7 @@ class Basis(ABC):
 
     @abstractmethod
     def n_resolved(self, n_points: int) -> int:
-        """How many modes so many points tell apart from each other; the others would pass for lower ones."""
+        """How many modes a number of points tells apart; the others would pass for lower ones."""
 
     @abstractmethod
     def eigenvalues(self, n_modes: int, device: torch.device | str = "cpu") -> Tensor:

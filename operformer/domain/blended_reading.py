@@ -89,7 +89,7 @@ class BlendedTranslates(Translates):
         return found
 
     def rows(self, shift: Shift, device: torch.device) -> Tensor:
-        """The patch p - s for each patch p (P,); any where there is none."""
+        """The patch p - s for each patch p (P,); any if there is no such patch."""
         index = torch.zeros(1, dtype=torch.long, device=device)
         for count, s in zip(self.n_patches, shift, strict=True):
             there = (torch.arange(count, device=device) - s) % count

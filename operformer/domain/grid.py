@@ -342,7 +342,7 @@ def symbolic_grid(shape: Sequence[int], bounds: Bounds, kind: UniformKind) -> Gr
 def check_weights(weights: Tensor) -> None:
     """Refuse weights that are no measure: negative, not finite, or all zero."""
     if not bool(torch.isfinite(weights).all()):
-        raise UsageError("weights must be finite: got NaN or infinity; remove those points or mend their weights")
+        raise UsageError("weights must be finite: got NaN or infinity; remove those points or fix their weights")
     if bool((weights < 0).any()):
         raise UsageError(
             f"weights must not be negative: got {float(weights.min()):g}; a point to leave out has weight 0"

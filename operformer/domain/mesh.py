@@ -61,7 +61,7 @@ class Cells:
         return Cells(self.corners.to(device), self.volumes.to(device), self.inverse.to(device))
 
     def weights(self, count: int) -> Tensor:
-        """The lumped masses of so many points (count,): the integrals of their hat functions.
+        """The lumped masses of ``count`` points (count,): the integrals of their hat functions.
 
         sum_i w_i u(x_i) is the integral of the function with these values that is linear on each cell, exactly. A point
         without cells has weight zero.

@@ -1,4 +1,4 @@
-"""What scattered points tell of the modes of a basis: the error of their quadrature, and how many points would do.
+"""How well scattered points resolve the modes of a basis: the error of their quadrature, and how many points would do.
 
 By quadrature the coefficients of sum_j c_j phi_j are G c, G_ij = sum_n w_n phi_i(x_n) phi_j(x_n), and exact ones are c.
 Least squares divide by G, which is safe while its condition number is small.

@@ -155,8 +155,8 @@ def certify(
             value: what resolves the operator's modes, used if it is not given.
         bounds: the box D; the operator's own if it is not given.
         kind: "nodes", with both ends, or "periodic", one period. Good value: what suits the operator.
-        doublings: how often n is doubled. Good values: 4 on a line, 2 otherwise. Irregular grids have as many points
-            as the uniform ones that are 8 and 4 times coarser than the finest.
+        doublings: how often n is doubled. Good values: 4 on a line, 2 otherwise. Irregular grids are those of two
+            sizes: the uniform grids 8 and 4 times coarser than the finest have the same number of points.
         interpolates: whether the operator reads irregular points by interpolation, which is another error than the
             quadrature's. Good value: not given, for an `Operator`; True for a callable that does so.
         seed: of the probes and of the scattered points.

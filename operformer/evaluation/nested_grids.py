@@ -45,7 +45,7 @@ class NestedGrids:
         return Grid.uniform([n + (self.kind == "nodes") for n in intervals], self.bounds, self.kind)
 
     def graded(self, level: int, grading: float) -> Grid:
-        """As many points as `uniform`, rectilinear, dense at the lower ends: x = s - a s (1 - s), a the grading.
+        """Rectilinear, points as in `uniform` but dense at the lower ends: x = s - a s (1 - s), a the grading.
 
         They are rounded to the grid that is four times finer. So steps vary as much on every level, and what differs
         between levels is their size alone.
@@ -58,7 +58,7 @@ class NestedGrids:
         return Grid.rectilinear(*axes, bounds=self.finest.bounds)
 
     def scattered(self, level: int, generator: torch.Generator) -> Grid:
-        """About as many points, one at random in each cell of a graded mesh, in no order, with Voronoi weights.
+        """One point at random in each cell of a graded mesh of that size, in no order, with Voronoi weights.
 
         All are odd points of the finest grid, so none lies on a face of patches that divide the first one: there an
         operator may jump, and its value is a convention.

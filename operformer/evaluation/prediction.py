@@ -58,6 +58,8 @@ def predict(
     """
     given = pad(u, grid) if grid is not None and isinstance(u, list | tuple) else as_numbers(u, "u")
     grid = _checked_grid(operator, given, grid)
+    if domain is not None and (domain.kind != "scattered" or domain.dim != operator.dim):
+        raise UsageError(f"domain must be scattered points in dimension {operator.dim}: got {domain}")
     if resolution is not None and query is not None:
         raise UsageError("resolution and query both say where the output is wanted; give one of them")
     there = query if resolution is None else uniform_like(grid, resolution)
@@ -83,15 +85,17 @@ def predict(
 
 def _outside(grid: Grid, there: Grid | None, domain: Grid | None) -> Tensor | None:
     """Which points lie outside the domain, (*shape) or (count, 1, *shape); None where no points tell."""
+    if there is None and grid.axes is None:  # where u is known is inside
+        return None
     if domain is not None:
-        return beyond(domain, there or grid) if domain.kind == "scattered" else None
+        return beyond(domain, there or grid)
     if there is None or grid.axes is not None:
         return None
     return beyond(grid, there)
 
 
 def uniform_like(grid: Grid, resolution: int | Sequence[int]) -> Grid:
-    """The uniform grid of so many points along each axis in the domain of a grid, of its kind if it is uniform."""
+    """The uniform grid with ``resolution`` points an axis in the domain of a grid, of its kind if it is uniform."""
     sizes = (resolution,) * grid.dim if isinstance(resolution, int) else tuple(resolution)
     sizes = sizes * grid.dim if len(sizes) == 1 else sizes
     if len(sizes) != grid.dim:

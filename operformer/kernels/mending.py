@@ -4,7 +4,7 @@
 
 The kernels are those for small heads, with S as their points and log(1 - w) as its weights. They join the two averages
 and the two gradients of the query before they store anything, in float32: what belongs to all points is read once.
-Backward they are told o and L; few keys make few programs, so the sums over queries are taken in parts.
+Backward they are given o and L; few keys make few programs, so the sums over queries are taken in parts.
 """
 
 from __future__ import annotations

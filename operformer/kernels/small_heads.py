@@ -184,7 +184,7 @@ def binary_logarithms(log_weights: Tensor | None, batch: int, heads: int, unused
 
 
 def launch(tiling: Tiling) -> dict[str, int]:
-    """What a kernel is told of it."""
+    """What a kernel needs to know of it."""
     form = {"queries": tiling.queries, "keys": tiling.keys, "stages": tiling.stages, "num_warps": tiling.warps}
     return form if tiling.registers is None else form | {"maxnreg": tiling.registers}
 

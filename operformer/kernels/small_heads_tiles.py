@@ -74,7 +74,7 @@ def average_kernel(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """a_i = sum_j p_ij v_j and log2 sum_j w_j exp(scale <q_i, k_j>) for a tile of queries.
 
-    If ``less``, these sums are taken away from those of the average ``every``, as mending.py tells.
+    If ``less``, these sums are taken away from those of the average ``every``, as mending.py explains.
     """
     sample, head, number, mine = _place(n, heads, queries)
     k0, v0, w0 = key + sample * k_b + head * k_h, value + sample * v_b + head * v_h, weights + sample * w_b + head * w_h

@@ -87,7 +87,7 @@ class Waves(nn.Module):
 
 
 def make_waves(dim: int, hidden_channels: int, count: int) -> Waves | None:
-    """So many waves along each axis; none if 0."""
+    """``count`` waves along each axis; none if 0."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
         raise UsageError(f"waves must be a whole number of at least 0: got {count!r}; try 8")
     return Waves(dim, hidden_channels, count) if count else None

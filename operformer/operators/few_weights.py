@@ -1,4 +1,4 @@
-"""Attention where few points weigh less than all others, as on a grid of nodes (Definition 4): plain attention, mended.
+"""Attention where few points weigh less than all others, as on nodes (Definition 4): plain attention, corrected.
 
     sum_j w_j e^{s_ij} v_j = sum_j e^{s_ij} v_j - sum_{j in S} (1 - w_j) e^{s_ij} v_j,   w_j = 1 outside of S
 
@@ -7,7 +7,7 @@ logarithms of sums L_0 and L_S and their averages o_0 and o_S, r = e^{L_S - L_0}
 
     L = L_0 + log(1 - r),   o = o_0 / (1 - r) - o_S r / (1 - r)
 
-Gradients are sums over j as well: a kernel that is told o and L in place of its own gives the terms of its points, and
+Gradients are sums over j as well: a kernel that is given o and L in place of its own gives the terms of its points, and
 those of S are taken away.
 """
 
@@ -60,7 +60,7 @@ def split_weights(grid: Grid, log_weights: Tensor, largest_share: float = LARGES
 
 
 def is_faster(dtype: torch.dtype, head: int, device: torch.device) -> bool:
-    """Whether heads of this size and precision gain by it: kernels for halves, of channels that are dear to widen.
+    """Whether heads of this size and precision gain by it: kernels for halves, of channels that are expensive to widen.
 
     Not in a graph that is exported, which has to run without this library.
     """

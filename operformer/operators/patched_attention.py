@@ -195,7 +195,7 @@ class FourierAttention(SpectralMap):
 
     Q, K and V see and make only the kept modes; the inner product of L2(D') is a dot product of coefficients
     (Parseval); the average of V commutes with synthesis, too. So one analysis, one mixing for each mode, attention
-    between coefficients, one synthesis: the same function as three transforms forth and back, and scores without a
+    between coefficients, one synthesis: the same function as three transforms back and forth, and scores without a
     resolution.
     """
 

@@ -105,7 +105,7 @@ def _check_grid(symmetry: Symmetry, grid: Grid) -> None:
     if symmetry.shifted is not None and grid.kind == "nodes":
         raise UsageError(f"shifts need a periodic grid or cells: got {grid}; set training.augment to false")
     if symmetry.transposed and (len(grid.shape) != 2 or grid.shape[0] != grid.shape[1]):
-        raise UsageError(f"the symmetries of the square need as many points along both axes: got {grid}")
+        raise UsageError(f"the symmetries of the square need the same number of points along both axes: got {grid}")
 
 
 def named_symmetries(names: Sequence[str], dim: int, channels: tuple[int, int]) -> tuple[Symmetry, ...]:

@@ -99,7 +99,7 @@ def read_gallery(path: Path) -> Gallery:
             arrays = {name: np.array(contents.array(name)[()]) for name in contents.arrays}
         weights = arrays.pop(WEIGHTS, np.empty(0, np.uint8))
         if weights.dtype != np.uint8 or weights.shape not in ((0,), (32,)):
-            raise DataError("the hash of its weights is none")
+            raise DataError("the hash of its weights is missing")
         labels = dict.fromkeys(name.rpartition("/")[0] for name in arrays)
         return Gallery({label: _shown(label, arrays) for label in labels}, weights.tobytes().hex())
     except DataError as error:

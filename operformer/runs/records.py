@@ -178,7 +178,7 @@ def _checked_mesh(look: Triangles) -> tuple[int, ...]:
     points, corners = _numbers(look.points), _numbers(look.corners)
     is_mesh = points.ndim == corners.ndim == 2 and (points.shape[1], corners.shape[1]) == (2, 3)
     if not is_mesh or corners.dtype.kind != "i" or corners.min() < 0 or corners.max() >= len(points):
-        raise ValueError("a sample's mesh is none")
+        raise ValueError("a sample's mesh is missing")
     return (len(points),)
 
 

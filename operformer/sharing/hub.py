@@ -29,7 +29,7 @@ def push_to_hub(
 ) -> str:
     """Upload an operator, or a folder that it was saved to with its card, to ``owner/name``; the address it has there.
 
-    The repository is made if it is not there. Nothing else of the folder is sent.
+    The repository is made if it does not exist. Nothing else of the folder is sent.
     """
     _check_name(name)
     hub = _import_hub()

@@ -1,6 +1,6 @@
 """Which pairs make a batch, at which resolution, and how they come to the device.
 
-All of it follows from (seed, epoch, batch), so that a training goes on from a position alone.
+All of it follows from (seed, epoch, batch), so that a training resumes from a position alone.
 """
 
 # DESIGN.md: Everything follows from seed, epoch and batch
@@ -84,7 +84,7 @@ class Plan:
 
 
 def batch_sizes(finest: int, levels: Sequence[Pairs], batches: BatchName = "points") -> tuple[int, ...]:
-    """As many points in a batch of each resolution as ``finest`` pairs of the last one have, or as many pairs."""
+    """Samples in a batch of each resolution: with the points of ``finest`` of the last one, or the same number."""
     if batches == "pairs":
         return (finest,) * len(levels)
     points = [prod(larger_grid(pairs).shape) for pairs in levels]

@@ -138,7 +138,7 @@ def _put_in_place(partial: Path, target: Path) -> None:
 
 
 def load_checkpoint(folder: Path, state: State) -> Progress | None:
-    """Bring everything to the state of the last checkpoint; None if there is none."""
+    """Bring everything to the state of the last checkpoint; None without one."""
     found = _checkpoints(folder)
     if not found:
         return None
@@ -189,12 +189,12 @@ def keep_settings(folder: Path, settings: Training) -> None:
 
 
 def last_epoch(folder: Path) -> int:
-    """How many epochs the last checkpoint in the folder has behind it; 0 if there is none."""
+    """How many epochs the last checkpoint in the folder has behind it; 0 without one."""
     return last_position(folder)[0]
 
 
 def last_position(folder: Path) -> tuple[int, int]:
-    """The epochs behind the last checkpoint in the folder, and the batches of the next one; zeros if there is none."""
+    """The epochs behind the last checkpoint in the folder, and the batches of the next one; zeros without one."""
     found = _checkpoints(folder)
     return _position(found[-1]) if found else (0, 0)
 

@@ -76,7 +76,7 @@ class Heartbeat:
     def _leave(self, what: str) -> None:
         """The main thread may wait in a collective for ever, so the process ends here; checkpoints are whole."""
         if not self._left.is_set():
-            print(f"operformer: {what}; the same command goes on from the last checkpoint", file=sys.stderr, flush=True)
+            print(f"operformer: {what}; the same command resumes from the last checkpoint", file=sys.stderr, flush=True)
             os._exit(5)
 
     def _next_round(self) -> int:

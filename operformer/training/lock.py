@@ -48,7 +48,7 @@ def locked(folder: Path) -> Iterator[Held]:
 
 
 def holder(folder: Path) -> str | None:
-    """The process that trains in the folder, as "process 7 on host"; None if there is none."""
+    """The process that trains in the folder, as "process 7 on host"; None without one."""
     try:
         descriptor = Place(folder, None).open(NAME, os.O_RDWR)
     except (OSError, ValueError):  # no folder can have this name

@@ -348,7 +348,7 @@ def _save(job: _Job, progress: Progress, watch: Watch) -> None:
 
 @contextmanager
 def _occupied(folder: Path) -> Iterator[None]:
-    """The folder is this process's alone, from the first file to the last, or what is left of it is told."""
+    """The folder is this process's alone, from the first file to the last, or what is left of it is reported."""
     with locked(folder) as there:
         try:
             yield

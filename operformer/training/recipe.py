@@ -115,7 +115,7 @@ class Training:
 
 
 def check_device(settings: Training) -> None:
-    """Refuse a device that is not there."""
+    """Refuse a device that this machine does not have."""
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise ResourceError('training.device is "cuda", but no CUDA device was found; set it to "cpu" or "auto"')
 

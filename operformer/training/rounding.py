@@ -62,7 +62,7 @@ class LossScale:
         """Go on from there."""
         value, good = state["value"], state["good"]
         if type(value) is not float or not 1 <= value <= LARGEST_SCALE or type(good) is not int or good < 0:
-            raise ValueError(f"the loss scale is none: {state}")
+            raise ValueError(f"the state of the loss scale is invalid: {state}")
         self.value, self._good = value, good
 
 

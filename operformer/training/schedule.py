@@ -50,7 +50,7 @@ class Plateau:
         """Go on from there."""
         best, bad_epochs = state["best"], state["bad_epochs"]
         if not (best is None or (isinstance(best, float) and isfinite(best))) or type(bad_epochs) is not int:
-            raise ValueError(f"the plateau is none: {state}")
+            raise ValueError(f"the state of the schedule is invalid: {state}")
         self._scheduler.best = inf if best is None else best
         self._scheduler.num_bad_epochs = bad_epochs
 

@@ -166,7 +166,7 @@ def _state(status: Status, trained_by: str | None) -> str:
         return f"in progress, {trained_by}"
     if status.state == "diverged":
         return "diverged"
-    return "stopped; the same command goes on from there"
+    return "stopped; the same command resumes"
 
 
 def append_metrics(path: Path, record: dict[str, Any]) -> None:
@@ -256,7 +256,7 @@ class TrainingDisplay:
         self._bar.stop()
 
     def batch(self, count: int) -> None:
-        """One more batch of so many samples is done."""
+        """One more batch, of ``count`` samples, is done."""
         self._seen += count
         self._bar.update(self._task, advance=count, figures=f"{self._figures}  {self._rate():.0f} samples/s")
 

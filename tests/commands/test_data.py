@@ -204,8 +204,8 @@ def slurm(task, count, lowest=None, step=None):
         (slurm(8, 5, 0, 2), (4, 5)),
         (slurm(7, 3, 1, 3), (2, 3)),
         ({"RANK": "1", "WORLD_SIZE": "2"} | slurm(0, 4), (1, 2)),
-        (slurm(7, 3, 1), "none of 3 evenly spaced"),
-        (slurm(2, 3, 1, 3), "none of 3 evenly spaced"),
+        (slurm(7, 3, 1), "not one of 3 evenly spaced"),
+        (slurm(2, 3, 1, 3), "not one of 3 evenly spaced"),
         ({"RANK": "x", "WORLD_SIZE": "8"}, "RANK must be a whole number"),
         ({"RANK": "-1", "WORLD_SIZE": "8"}, "RANK must be a whole number"),
         ({"RANK": "0", "WORLD_SIZE": ""}, "WORLD_SIZE must be a whole number"),
@@ -284,7 +284,7 @@ def test_damage_is_told_with_the_name_of_the_file(call, tmp_path):
         file["t0_fields/u"][0, 0] += 1
     code, err = told(call, "inspect", "mine")
     assert code == 3
-    assert "mine/shard-00001.hdf5 is damaged: its checksum is wrong; the command that made the set mends it" in err
+    assert "mine/shard-00001.hdf5 is damaged: its checksum is wrong; run the command that made the set again" in err
     assert not (tmp_path / "mine" / "thumbnail.png").exists()
     done(call, *GENERATE, "--out", "mine")
     done(call, "inspect", "mine")

@@ -8,7 +8,7 @@ import torch
 
 from operformer import FANO, TNO, Grid, Samples, Training, evaluate, predict, train, voronoi_weights
 from operformer.domain.reading import beyond
-from operformer.errors import OperformerWarning
+from operformer.errors import OperformerWarning, UsageError
 from operformer.evaluation.cautions import few_samples, modes_beyond, rough_gradients, unlike_training
 
 GRID = Grid.uniform((8, 8), kind="cells")
@@ -119,6 +119,9 @@ def test_each_ragged_sample_and_another_domain_mask_their_own():
     with pytest.warns(OperformerWarning, match="outside the domain"):
         found = predict(tno(1), torch.rand(2, 1, 17, 17), box, domain=mesh())
     assert bool(found.z.isnan().eq(beyond(mesh(), box)).all())
+    for wrong in (box, Grid.scattered(torch.rand(9, 3))):
+        with pytest.raises(UsageError, match="domain must be scattered points in dimension 2"):
+            predict(tno(1), torch.rand(2, 1, 17, 17), box, domain=wrong)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])

@@ -234,7 +234,7 @@ def test_ctrl_c_is_one_line(tmp_path, whole):
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert process.returncode == 130
-        assert err == "operformer: stopped; what was finished is kept, and the same command goes on from there\n"
+        assert err == "operformer: stopped; what was finished is kept, and the same command resumes\n"
 
 
 # Memory

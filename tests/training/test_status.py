@@ -36,7 +36,7 @@ def test_a_training_in_progress_is_described_with_what_is_left(tmp_path, clock):
         "0:01:50 left",
     ):
         assert part in text
-    assert describe(tmp_path).startswith("mine: stopped; the same command goes on")
+    assert describe(tmp_path).startswith("mine: stopped; the same command resumes")
 
 
 def test_the_status_is_written_every_few_seconds(tmp_path, clock):
@@ -125,7 +125,7 @@ def test_the_command_prints_the_line(tmp_path):
     (tmp_path / "status.json").write_text(json.dumps(GOOD))
     command = [sys.executable, "-m", "operformer.cli", "status"]
     done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert done.stdout == "a: stopped; the same command goes on from there; epoch 1/2, batch 0/3\n"
+    assert done.stdout == "a: stopped; the same command resumes; epoch 1/2, batch 0/3\n"
     failed = subprocess.run([*command, str(tmp_path / "no")], capture_output=True, text=True, check=False)
     assert (failed.returncode, failed.stderr.count("\n")) == (3, 1)
 

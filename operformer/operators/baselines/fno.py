@@ -174,7 +174,7 @@ class HalfSpectrum:
 
 
 def make_half_spectrum(shape: Sequence[int], n_modes: Sequence[int], like: Tensor) -> HalfSpectrum:
-    """The modes that so many points have, at most ``n_modes``, in the dtype and on the device of ``like``.
+    """The modes that a number of points resolves, at most ``n_modes``, in the dtype and on the device of ``like``.
 
     m modes of an axis are -(m // 2), ..., m - m // 2 - 1, and of the last one 0, ..., m // 2.
     """

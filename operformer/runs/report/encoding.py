@@ -66,7 +66,7 @@ def encode_floats(values: Array) -> str:
 
 
 def decode_floats(text: str) -> NDArray[np.float32]:
-    """The reverse, in one row; a ValueError where the text is none."""
+    """The reverse, in one row; a ValueError for any other text."""
     return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4")
 
 
