@@ -53,7 +53,7 @@ class Summary:
             if samples:
                 noun = "sample" if len(samples) == 1 else "samples"
                 listed = _listed([str(k) for k in samples])
-                table.append(f"{what} {noun} {listed}; no training takes it, and --skip leaves it out of an import")
+                table.append(f"{what} {noun} {listed}; no training takes it (import --skip)")
         if self.repeated_u:
             table.append(f"u is the same in samples {_listed([f'{one} = {other}' for one, other in self.repeated_u])}")
         return table
