@@ -162,7 +162,7 @@ def use(folder, names, path):
     assert str(path) in str(caught.value)
     assert path.name not in names
     if path.name != MANIFEST:
-        assert "made the set again" in str(caught.value)
+        assert "run the command that made the set again" in str(caught.value)
 
 
 def test_a_thousand_flipped_bits(small, opened):
