@@ -48,8 +48,6 @@ class Pairs(Protocol):
     @overload
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]: ...
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
-
     def blocks(self, count: int) -> Iterator[Samples]:
         """All samples in their order, ``count`` at a time in memory."""
 

@@ -75,7 +75,8 @@ class Experiment:
     start: str = ""
 
     def __post_init__(self) -> None:
-        known = signature(OPERATORS[self.operator["name"]]).parameters if self.operator.get("name") in OPERATORS else {}
+        make = OPERATORS.get(str(self.operator.get("name")))
+        known = signature(make).parameters if make else {}
         if "overlap" in known and "overlap" not in self.operator:  # said in files, since files without it mean none
             object.__setattr__(self, "operator", {**self.operator, "overlap": known["overlap"].default})
 

@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import fields
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import torch
 
 from operformer import Training, load
 from operformer.cli import main
-from operformer.commands.runs import Recipe
+from operformer.commands.runs import train
 from operformer.data.importing import import_pairs
 from operformer.runs import Data, read_experiment
 from operformer.training.candidates import RECIPES
@@ -56,7 +55,7 @@ def test_a_set_is_trained_on_resumed_and_not_mistaken_for_another(folder, capsys
 
 
 def test_recipes_have_names_and_a_wrong_one_is_told_the_nearest(folder, capsys):
-    assert get_args(Recipe) == RECIPES
+    assert all(name in train.__doc__ for name in RECIPES)
     run, given = folder / "named", folder / "set"
     assert command("train", given, *SMALL, "--recipe", "cosine", "--minutes", 0.01, "--out", run) == 0
     assert load(run / "operator").settings["basis"] == "cosine"
