@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from operformer.commands.console import console, show
 
+Recipe = Literal["auto", "isotropic", "cosine", "fourier", "tno", "fano", "vitno"]
 Override = Annotated[str, Parameter(help="Changed settings, such as training.epochs=5 operator.n_heads=2.")]
+
+
+def _as_it_is(kind: Any, tokens: Sequence[Token]) -> Any:
+    """The word that was given: the library refuses others than its own and names the nearest."""
+    return tokens[0].value
 
 
 def demo(*, out: Path = Path("runs/demo")) -> None:
@@ -37,7 +43,7 @@ def demo(*, out: Path = Path("runs/demo")) -> None:
 def train(
     experiment: str,
     *overrides: Override,
-    recipe: str | None = None,  # the library refuses others than its own and names the nearest
+    recipe: Annotated[Recipe | None, Parameter(converter=_as_it_is)] = None,
     minutes: float = 2.0,
     more: int | None = None,
     start: Annotated[str | None, Parameter(name="--from")] = None,
@@ -58,8 +64,8 @@ def train(
         lorenz-y, lorenz-y-transformer; or the folder of a run, which is resumed.
     recipe
         "auto" chooses the operator and its training by the samples, as for a set's folder if nothing is said. Others
-        fit one operator to them: "isotropic", "cosine" and "fourier" a SpectralOperator with such kernels, "tno",
-        "fano" and "vitno" these. Overrides are kept.
+        fit one operator to them: a SpectralOperator with isotropic, cosine or fourier kernels, a TNO, a FANO or a
+        ViTNO. Overrides are kept.
     minutes
         How long a training that is chosen may take on this machine.
     more
