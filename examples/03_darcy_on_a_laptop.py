@@ -27,7 +27,7 @@ pairs = problem.sample(count + 40, resolution).to(dtype=torch.float32)
 #    slopes, and every pair is turned and mirrored at random, as the square allows.
 torch.manual_seed(0)
 sizes = {"in_channels": 1, "out_channels": 1, "hidden_channels": channels, "n_layers": 3, "n_heads": 4}
-operator = FANO(n_patches=(2, 2), n_modes=4, last=8, **sizes)
+operator = FANO(n_patches=(2, 2), n_modes=4, last=8, overlap=0, **sizes)
 settings = Training(epochs=epochs, batch_size=8, learning_rate=4e-3, schedule="one-cycle", loss="h1", augment=True)
 operator = train(operator, pairs[:count], pairs[count:], settings, folder, symmetries=problem.symmetries)
 
