@@ -103,6 +103,12 @@ SCORE = "w_j e^{\\langle q_i, k_j\\rangle}"
 ATTENTION = f"attention over $D$\n$\\sum_j {SCORE} v_j\\, /\\, \\sum_j {SCORE}$"
 NORM = Box("add,\nnorm", PLAIN, 0.55)
 FEED = Box("feed-\nforward", POINT, 0.8)
+JOINED = (  # the last row of a patched operator
+    Box("join or blend\nthe patches", PLAIN),
+    Box("head", POINT, 0.7),
+    Box("last layer on $D$\n(optional)", INTEGRAL, 1.1),
+    Box("$z(x)$", PLAIN, 0.6),
+)
 DIAGRAMS = {
     "tno": Diagram(
         (
@@ -136,12 +142,7 @@ DIAGRAMS = {
                 FEED,
                 NORM,
             ),
-            (
-                Box("join or blend\nthe patches", PLAIN),
-                Box("head", POINT, 0.7),
-                Box("last layer on $D$\n(optional)", INTEGRAL, 1.1),
-                Box("$z(x)$", PLAIN, 0.6),
-            ),
+            JOINED,
         ),
         1,
         "$L$ layers",
@@ -166,12 +167,7 @@ DIAGRAMS = {
                 FEED,
                 NORM,
             ),
-            (
-                Box("join or blend\nthe patches", PLAIN),
-                Box("head", POINT, 0.7),
-                Box("last layer on $D$\n(optional)", INTEGRAL, 1.1),
-                Box("$z(x)$", PLAIN, 0.6),
-            ),
+            JOINED,
         ),
         1,
         "$L$ layers",
