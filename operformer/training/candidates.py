@@ -96,7 +96,7 @@ def _settings(features: Features, recipe: str) -> dict[str, Any]:
     if features.is_zero_at_boundary and recipe != "tno":
         shared["last"] = ["dirichlet"]
     if recipe == "tno":
-        sources = 512 if points > 512 and features.grid.counts is None else None  # they are of one grid
+        sources = 256 if points > 512 else None
         return {"name": "TNO", "n_heads": 4, "waves": 8, "sources": sources, **shared}
     own = "fourier" if features.is_periodic else "cosine"  # a basis of functions on all of D
     if recipe in ATTENTION:
